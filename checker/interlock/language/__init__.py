@@ -1,0 +1,1 @@
+"""Text <-> syntax tree: parse, format, diagnostics with spans."""

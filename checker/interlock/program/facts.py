@@ -1,0 +1,226 @@
+"""What the rules ask of a program again and again, computed once: places, first rows, footprint, dependencies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .footprint import Footprint, footprint
+from .ir import COMPUTE, TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program
+
+
+def _members(kinds) -> np.ndarray:
+    table = np.zeros(256, dtype=bool)
+    table[[int(k) for k in kinds]] = True
+    return table
+
+
+IS_COMPUTE, IS_TRANSFER = _members(COMPUTE), _members(TRANSFER)
+HAS_STAGE, HAS_MICROBATCH = _members(WITH_STAGE), _members(WITH_MICROBATCH)
+IS_FORWARD_LEG = _members({Kind.SEND_F, Kind.RECV_F})
+IS_SEND = _members({Kind.SEND_F, Kind.SEND_B, Kind.SEND})
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Waits between rows: dst waits for src, by `rule` (the number in R-DEP-n)."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    rule: np.ndarray
+
+
+class Facts:
+    """Derived columns of a program. Arrays are indexed by row unless said otherwise."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        o = program.order
+        self.n = len(o)
+        self.kind, self.launch, self.comm, self.name, self.peer = o.kind, o.launch, o.comm, o.name, o.peer
+        self.stage, self.mb = o.stage.astype(np.int64), o.mb.astype(np.int64)
+        self.rank = program.row_ranks()
+        self.S, self.M = len(program.stages), program.microbatches
+
+    @cached_property
+    def footprint(self) -> Footprint:
+        return footprint(self.program)
+
+    @cached_property
+    def cls(self) -> np.ndarray:
+        """The class of each row's microbatch (0 where it has none or it is out of range)."""
+        safe = np.where((self.mb >= 0) & (self.mb < self.M), self.mb, 0)
+        return self.footprint.of[safe] if self.M else np.zeros(self.n, dtype=np.int64)
+
+    @cached_property
+    def stage_ok(self) -> np.ndarray:
+        return ~HAS_STAGE[self.kind] | ((self.stage >= 0) & (self.stage < self.S))
+
+    @cached_property
+    def mb_ok(self) -> np.ndarray:
+        """Microbatch in range, and the stage (if that is in range) on its path."""
+        ok = ~HAS_MICROBATCH[self.kind] | ((self.mb >= 0) & (self.mb < self.M))
+        rows = np.flatnonzero(ok & self.stage_ok & HAS_MICROBATCH[self.kind])
+        ok[rows] = self.footprint.on_path[self.cls[rows], self.stage[rows]]
+        return ok
+
+    def rank_at(self, stage: np.ndarray, mb: np.ndarray) -> np.ndarray:
+        """rank(s, m) for arrays of stages and microbatches in range."""
+        out = self._stage_rank[stage]
+        for s in self._replicated:
+            hit = np.flatnonzero(stage == s)
+            if len(hit):
+                out[hit] = np.asarray(self.program.stages[s].owner, dtype=np.int64)[mb[hit]]
+        return out
+
+    @cached_property
+    def _stage_rank(self) -> np.ndarray:
+        return np.array([-1 if s.replicated else s.rank for s in self.program.stages], dtype=np.int64)
+
+    @cached_property
+    def _replicated(self) -> list[int]:
+        return [i for i, s in enumerate(self.program.stages) if s.replicated]
+
+    @cached_property
+    def is_replicated(self) -> np.ndarray:
+        """By stage."""
+        return np.array([s.replicated for s in self.program.stages], dtype=bool)
+
+    @cached_property
+    def rank_ok(self) -> np.ndarray:
+        """On rank(s, m), for rows with a microbatch; a Sharded stage's REDUCE on its rank."""
+        ok = np.ones(self.n, dtype=bool)
+        rows = np.flatnonzero(HAS_MICROBATCH[self.kind] & self.stage_ok & self.mb_ok)
+        ok[rows] = self.rank_at(self.stage[rows], self.mb[rows]) == self.rank[rows]
+        rows = np.flatnonzero((self.kind == Kind.REDUCE) & self.stage_ok)
+        expected = self._stage_rank[self.stage[rows]]
+        ok[rows] = (expected < 0) | (expected == self.rank[rows])
+        return ok
+
+    @cached_property
+    def placed(self) -> np.ndarray:
+        """Stage, microbatch and rank right: such a row takes part in the relations."""
+        return self.stage_ok & self.mb_ok & self.rank_ok
+
+    @cached_property
+    def is_collective(self) -> np.ndarray:
+        k = self.kind
+        out = (k == Kind.COLL) | (k == Kind.INIT) | (k == Kind.REDUCE_TIE)
+        rows = np.flatnonzero((k == Kind.REDUCE) & self.stage_ok)
+        out[rows] = self.is_replicated[self.stage[rows]]
+        return out
+
+    @cached_property
+    def is_unit(self) -> np.ndarray:
+        """Transfers and collectives: what queues hold."""
+        return IS_TRANSFER[self.kind] | self.is_collective
+
+    @cached_property
+    def has_event(self) -> np.ndarray:
+        k = self.kind
+        return ~((k == Kind.UNSHARD) | (k == Kind.RESHARD) | (k == Kind.FREE))
+
+    @cached_property
+    def is_host(self) -> np.ndarray:
+        """Compute-like operations and INIT: those the rank does in its order (R-DEP-6)."""
+        return self.has_event & (~self.is_unit | (self.kind == Kind.INIT))
+
+    def _first(self, *kinds: Kind) -> np.ndarray:
+        """First row of each (stage, microbatch) among the placed rows of these kinds; -1: none. Index stage * M + mb."""
+        table = np.full(self.S * self.M, -1, dtype=np.int64)
+        hit = np.zeros(256, dtype=bool)
+        hit[[int(k) for k in kinds]] = True
+        rows = np.flatnonzero(hit[self.kind] & self.placed)[::-1]
+        table[self.stage[rows] * self.M + self.mb[rows]] = rows
+        return table
+
+    @cached_property
+    def first_F(self):
+        return self._first(Kind.F)
+
+    @cached_property
+    def first_X(self):
+        return self._first(Kind.I, Kind.B)
+
+    @cached_property
+    def first_I(self):
+        return self._first(Kind.I)
+
+    @cached_property
+    def first_B(self):
+        return self._first(Kind.B)
+
+    @cached_property
+    def first_W(self):
+        return self._first(Kind.W)
+
+    @cached_property
+    def first_LOSS(self):
+        return self._first(Kind.LOSS)
+
+    def neighbour(self, table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """prev or next (a footprint table) of each row's stage; -1: none."""
+        return table[self.cls[rows], self.stage[rows]]
+
+    @cached_property
+    def data(self) -> Edges:
+        """R-DEP-1 to R-DEP-4 between listed operations, wherever they lie."""
+        M, fp = self.M, self.footprint
+        parts: list[tuple[np.ndarray, np.ndarray, int]] = []
+
+        def add(table, stage, dst, rule):
+            src = np.where(stage >= 0, table[np.maximum(stage, 0) * M + self.mb[dst]], -1)
+            hit = src >= 0
+            parts.append((src[hit], dst[hit], rule))
+
+        def listed(table):
+            return table[table >= 0]
+
+        if self.n and self.S and M:
+            f, x, w, loss = (listed(t) for t in (self.first_F, self.first_X, self.first_W, self.first_LOSS))
+            add(self.first_F, self.neighbour(fp.prev, f), f, 1)
+            add(self.first_F, self.stage[x], x, 2)
+            add(self.first_F, self.stage[w], w, 2)
+            after = self.neighbour(fp.next, x)
+            crossing = (after >= 0) & fp.cross[self.cls[x], np.maximum(after, 0)]
+            add(self.first_X, np.where(crossing, after, -1), x, 2)
+            add(self.first_F, self.stage[loss], loss, 3)
+            add(self.first_LOSS, np.where(after < 0, self.stage[x], -1), x, 3)
+            add(self.first_I, self.stage[w], w, 4)
+        if not parts:
+            empty = np.empty(0, dtype=np.int64)
+            return Edges(empty, empty, empty)
+        return Edges(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]),
+                     np.concatenate([np.full(len(p[0]), p[2]) for p in parts]))
+
+    @cached_property
+    def overlap_head(self) -> np.ndarray:
+        """The row that names each row's event among compute operations: the first half of an overlap, else itself."""
+        head = np.arange(self.n)
+        rows = np.flatnonzero((self.launch >= 0) & IS_COMPUTE[self.kind])
+        same = rows[1:][self.launch[rows[1:]] == self.launch[rows[:-1]]] if len(rows) else rows
+        head[same] = same - 1
+        return head
+
+    @cached_property
+    def collective_key(self) -> tuple[np.ndarray, np.ndarray]:
+        """(rows of collectives, number of the shared event of each). The k-th of each member on a communicator share one."""
+        rows = np.flatnonzero(self.is_collective)
+        comm = self.comm[rows].astype(np.int64)
+        lane = comm * self.program.ranks + self.rank[rows]
+        position = occurrence(lane)
+        _, event = np.unique(comm * (self.n + 1) + position, return_inverse=True)
+        return rows, event
+
+
+def occurrence(key: np.ndarray) -> np.ndarray:
+    """For each element the number of equal elements before it."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(key) else np.empty(0, dtype=np.int64)
+    counts = np.arange(len(key)) - np.repeat(starts, np.diff(np.r_[starts, len(key)]))
+    out = np.empty(len(key), dtype=np.int64)
+    out[order] = counts
+    return out

@@ -160,6 +160,11 @@ class Facts:
     def first_LOSS(self):
         return self._first(Kind.LOSS)
 
+    def on_rank(self, rows: np.ndarray, rank: int) -> np.ndarray:
+        """Those of the ascending rows that lie on one rank."""
+        a, b = self.program.order.start[rank:rank + 2]
+        return rows[np.searchsorted(rows, a):np.searchsorted(rows, b)]
+
     def neighbour(self, table: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """prev or next (a footprint table) of each row's stage; -1: none."""
         return table[self.cls[rows], self.stage[rows]]

@@ -1,0 +1,92 @@
+"""Which backward work a program must and may list: spec/footprint.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..program.facts import Facts
+from ..program.ir import Kind
+from .dependency import MANY
+from .finding import Finding, Mark, Severity
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    if facts.program.fragment or not facts.S or not facts.M:
+        return
+    yield from missing(facts)
+    yield from excluded(facts)
+    yield from idle(facts)
+    yield from nothing_trains(facts)
+
+
+def _by_key(facts: Facts, table: np.ndarray) -> np.ndarray:
+    """A footprint table [classes, stages] as one answer for each stage * M + mb."""
+    return table[facts.footprint.of].T.reshape(-1)
+
+
+def missing(facts: Facts) -> Iterator[Finding]:
+    """IL601, R-FOOT-1: no backward operation of the footprint is missing."""
+    back, wwork = _by_key(facts, facts.footprint.back), _by_key(facts, facts.footprint.wwork)
+    b, i, w = facts.first_B >= 0, facts.first_I >= 0, facts.first_W >= 0
+    none = np.flatnonzero(back & ~b & ~i & ~w)
+    half = np.flatnonzero(back & ~b & i & ~w & wwork)
+    for keys, letter in ((none, "B"), (half, "W")):
+        for key in keys[:MANY]:
+            s, m = divmod(int(key), facts.M)
+            rank = int(facts.rank_at(np.array([s]), np.array([m]))[0])
+            ran = int(facts.first_I[key] if letter == "W" else facts.first_F[key])
+            marks = (Mark(ran, "the input half, W never follows" if letter == "W" else "its forward"),) if ran >= 0 else ()
+            more = f" (and {len(keys) - 1} more)" if len(keys) > 1 and key == keys[0] else ""
+            step = " before the step" if (facts.kind == Kind.STEP).any() else ""
+            what = (f"{s}W{m} is missing{step}: the weight gradient of microbatch {m} on stage {s} is never computed" if letter == "W" else
+                    f"microbatch {m} has no backward on stage {s}, which a trainable layer at or before it asks for")
+            yield Finding("IL601", "R-FOOT-1", what + more, marks,
+                          f"add {s}{letter}{m} to rank {rank}, or declare what is frozen", rank=rank)
+
+
+def excluded(facts: Facts) -> Iterator[Finding]:
+    """IL602, R-FOOT-2: nothing that the footprint excludes is listed; a placeholder is a warning."""
+    p, fp, kind = facts.program, facts.footprint, facts.kind
+    rows = np.flatnonzero(facts.placed & np.isin(kind, [int(k) for k in (Kind.B, Kind.I, Kind.W, Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)]))
+    crossing = np.isin(kind[rows], [int(Kind.SEND_B), int(Kind.WAIT_B)])
+    table = np.where(crossing, fp.cross[facts.cls[rows], facts.stage[rows]], fp.back[facts.cls[rows], facts.stage[rows]])
+    frozen = ~fp.reduce.any()
+    for row in rows[~table][:MANY].tolist():
+        s, m = int(facts.stage[row]), int(facts.mb[row])
+        if kind[row] == Kind.RECV_B:
+            why = f"stage {s} is frozen and nothing before it trains: no gradient comes back from the next stage"
+        elif kind[row] in (Kind.SEND_B, Kind.WAIT_B):
+            why = f"nothing before stage {s} trains: no gradient goes back from it"
+        else:
+            why = f"stage {s} and everything before it is frozen: no gradient path reaches it"
+        if frozen:
+            why = "nothing trains, so there is no backward"
+        if p.placeholders:
+            yield Finding("IL603", "R-FOOT-2", f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}",
+                          (Mark(row, "does nothing"),), "", Severity.WARNING)
+        else:
+            yield Finding("IL602", "R-FOOT-3" if frozen else "R-FOOT-2", f"{p.show(row)} must not exist: {why}",
+                          (Mark(row, "excluded by the footprint"),), "leave it out, on both ends of the boundary"
+                          if kind[row] in (Kind.RECV_B, Kind.SEND_B) else "leave it out")
+
+
+def idle(facts: Facts) -> Iterator[Finding]:
+    """IL603, R-FOOT-2: weight work on a frozen pass-through stage."""
+    p, fp = facts.program, facts.footprint
+    rows = np.flatnonzero(facts.placed & ((facts.kind == Kind.W) | (facts.kind == Kind.B)))
+    through = fp.back[facts.cls[rows], facts.stage[rows]] & ~fp.wwork[facts.cls[rows], facts.stage[rows]]
+    stages = np.unique(facts.stage[rows[through]])
+    for s in stages[:MANY].tolist():
+        mine = rows[through & (facts.stage[rows] == s)]
+        row = int(mine[0])
+        fix = f"write {s}I in place of {s}B" if facts.kind[row] == Kind.B else f"leave {s}W out"
+        yield Finding("IL603", "R-FOOT-2", f"stage {s} is frozen and only passes the gradient through: the W half of {len(mine)} "
+                      f"operation{'s' if len(mine) > 1 else ''} is idle and costs its time", (Mark(row, "the W half does nothing"),), fix, Severity.WARNING)
+
+
+def nothing_trains(facts: Facts) -> Iterator[Finding]:
+    """IL604, R-FOOT-3: forward only."""
+    if not facts.footprint.reduce.any():
+        yield Finding("IL604", "R-FOOT-3", "nothing trains: forward only", (), "", Severity.NOTE)

@@ -1,0 +1,248 @@
+"""Bytes and stashes along each rank's program order: spec/memory.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..program.facts import IS_COMPUTE, Facts
+from ..program.ir import Kind
+from .finding import Finding, Mark, Severity
+
+PARTS = ("stash", "stash until W", "output", "gradient")
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """What is live: bytes from row `start` to row `end`, both included. `part` is a number of PARTS; `row` the operation it belongs to."""
+
+    start: np.ndarray
+    end: np.ndarray
+    size: np.ndarray
+    part: np.ndarray
+    row: np.ndarray
+
+
+class Usage:
+    """Live bytes of every row of a program with written transfers, static bytes of every rank."""
+
+    def __init__(self, facts: Facts):
+        if facts.program.inserted:
+            raise ValueError("memory is counted on written transfers: insert them first")
+        self.facts = facts
+
+    @cached_property
+    def static(self) -> list[int]:
+        """Weights, gradients and optimizer state a rank holds, in bytes."""
+        p = self.facts.program
+        memory = p.memory
+        per = lambda ratio, weights: -(-weights * ratio[0] // ratio[1])
+        out = [0] * p.ranks
+        for stage in p.stages:
+            total = 0
+            for layer in p.layers[stage.first:stage.last]:
+                total += layer.weights
+                if layer.trainable and memory is not None:
+                    total += per(memory.gradient, layer.weights) + per(memory.optimizer, layer.weights)
+            for r in range(p.ranks) if stage.replicated else (stage.rank,):
+                out[r] += total
+        return out
+
+    @cached_property
+    def _tables(self):
+        """For each (class, images) that occurs, by stage: stash, stash until W, output, workspace bytes; and each microbatch's row."""
+        f, p = self.facts, self.facts.program
+        fp = f.footprint
+        images = np.asarray(p.images, dtype=object)
+        kinds = sorted({(int(c), int(i)) for c, i in zip(fp.of, images)})
+        of = {k: n for n, k in enumerate(kinds)}
+        tables = np.zeros((4, max(len(kinds), 1), max(f.S, 1)), dtype=object)
+        for n, (c, i) in enumerate(kinds):
+            at = lambda size: size.fixed + size.per_image * i
+            for s, stage in enumerate(p.stages):
+                layers = [l for l in range(stage.first, stage.last) if fp.present[c, l]]
+                if not layers:
+                    continue
+                kept = [p.layers[l] for l in layers if fp.stashes[c, l]]
+                until_weight = sum(at(l.until_weight) for l in kept if l.trainable)
+                tables[0, n, s] = sum(at(l.activation) for l in kept) - until_weight
+                tables[1, n, s] = until_weight
+                tables[2, n, s] = at(p.layers[layers[-1]].output)
+                tables[3, n, s] = max(at(p.layers[l].workspace) for l in layers)
+        row = np.array([of[(int(c), int(i))] for c, i in zip(fp.of, images)], dtype=np.int64)
+        largest = max((int(x) for x in tables.reshape(-1)), default=0)
+        if largest * 4 * (f.n + 1) < 1 << 62:
+            tables = tables.astype(np.int64)          # exact integers either way
+        return tables, row
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        f, fp, M = self.facts, self.facts.footprint, self.facts.M
+        p = f.program
+        tables, kind_of = self._tables
+        last_row = p.order.start[1:] - 1
+        tail = f.overlap_head.copy()                          # the last row of each row's overlap
+        tail[:] = np.arange(f.n)
+        halves = np.flatnonzero(f.overlap_head != np.arange(f.n))
+        tail[halves - 1] = halves
+        parts: list[tuple] = []
+
+        def add(start, end, size, part, rows):
+            hit = size != 0
+            parts.append((f.overlap_head[start][hit], end[hit], size[hit], part, rows[hit]))
+
+        def end_of(table, key, rows, otherwise=None):
+            """Row where `table` says it ends, on the rank of `rows`; else `otherwise`, else the rank's last row."""
+            at = table[key]
+            at = np.where((at >= 0) & (f.rank[at] == f.rank[rows]), at, -1)
+            if otherwise is not None:
+                at = np.where(at < 0, otherwise, at)
+            return np.where(at < 0, last_row[f.rank[rows]], tail[at])
+
+        if f.S and M and f.n:
+            X = np.where(f.first_X >= 0, f.first_X, f.first_W)
+            W = np.where(f.first_W >= 0, f.first_W, f.first_X)
+            rows = f.first_F[f.first_F >= 0]
+            key, cls, s, m = f.stage[rows] * M + f.mb[rows], f.cls[rows], f.stage[rows], f.mb[rows]
+            back = fp.back[cls, s]
+            held = lambda part: np.where(back, tables[part, kind_of[m], s], 0)
+            add(rows, end_of(X, key, rows), held(0), 0, rows)
+            add(rows, end_of(W, key, rows), held(1), 1, rows)
+            nxt = fp.next[cls, s]
+            has = nxt >= 0
+            rows, s, m, nxt, cls = (x[has] for x in (rows, s, m, nxt, cls))
+            away = f.rank_at(nxt, m) != f.rank[rows]
+            size = tables[2, kind_of[m], s]
+            waited = f._first(Kind.WAIT_F)[s * M + m]
+            here = end_of(f.first_F, nxt * M + m, rows)
+            add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 2, rows)
+            rows = X[X >= 0]                                  # gradients: made by X(n, m) for the stage before
+            s, m, cls = f.stage[rows], f.mb[rows], f.cls[rows]
+            before = fp.prev[cls, s]
+            has = (before >= 0) & fp.cross[cls, s]
+            rows, s, m, before = (x[has] for x in (rows, s, m, before))
+            away = f.rank_at(before, m) != f.rank[rows]
+            size = tables[2, kind_of[m], before]
+            waited = f._first(Kind.WAIT_B)[s * M + m]
+            here = end_of(X, before * M + m, rows)
+            add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 3, rows)
+            for kind, part, user in ((Kind.RECV_F, 2, f.first_F), (Kind.RECV_B, 3, X)):
+                rows = np.flatnonzero((f.kind == kind) & f.placed)
+                s, m, cls = f.stage[rows], f.mb[rows], f.cls[rows]
+                maker = fp.prev[cls, s] if kind == Kind.RECV_F else s
+                rows, s, m, maker = (x[maker >= 0] for x in (rows, s, m, maker))
+                add(rows, end_of(user, s * M + m, rows), tables[2, kind_of[m], maker], part, rows)
+        if not parts:
+            empty = np.empty(0, dtype=np.int64)
+            return Intervals(empty, empty, empty, empty, empty)
+        columns = [np.concatenate([x[i] for x in parts]) for i in (0, 1, 2, 4)]
+        part = np.concatenate([np.full(len(x[0]), x[3]) for x in parts])
+        return Intervals(columns[0], columns[1], columns[2], part, columns[3])
+
+    @cached_property
+    def live(self) -> np.ndarray:
+        """Dynamic bytes while each row runs, workspace included."""
+        f, i = self.facts, self.intervals
+        tables, kind_of = self._tables
+        change = np.zeros(f.n + 1, dtype=tables.dtype)
+        np.add.at(change, i.start, i.size)
+        np.subtract.at(change, i.end + 1, i.size)
+        live = np.cumsum(change)[:f.n]
+        rows = np.flatnonzero(IS_COMPUTE[f.kind] & f.placed)
+        space = np.zeros(f.n, dtype=tables.dtype)
+        space[rows] = tables[3, kind_of[f.mb[rows]], f.stage[rows]]
+        halves = np.flatnonzero(f.overlap_head != np.arange(f.n))
+        both = space[halves - 1] + space[halves]              # the halves of an overlap are live together
+        space[halves - 1], space[halves] = both, both
+        return live + space
+
+    @cached_property
+    def peaks(self) -> list[int]:
+        """Largest static + live bytes of each rank."""
+        start = self.facts.program.order.start
+        return [self.static[r] + (int(self.live[a:b].max()) if b > a else 0) for r, (a, b) in enumerate(zip(start[:-1], start[1:]))]
+
+    def peak_row(self, rank: int) -> int:
+        a, b = self.facts.program.order.start[rank:rank + 2]
+        return int(a + np.argmax(self.live[a:b])) if b > a else -1
+
+    def held_at(self, row: int) -> list[tuple[str, int, int, int]]:
+        """What is live at a row: (part, how many, bytes, first operation), largest first."""
+        i = self.intervals
+        hit = (i.start <= row) & (row <= i.end)
+        hit &= self.facts.rank[i.start] == self.facts.rank[row]
+        out = []
+        for part, name in enumerate(PARTS):
+            mine = np.flatnonzero(hit & (i.part == part))
+            if len(mine):
+                out.append((name, len(mine), int(i.size[mine].sum()), int(i.row[mine].min())))
+        return sorted(out, key=lambda x: -x[2])
+
+
+def in_flight(facts: Facts, until: str = "X") -> list[int]:
+    """For each rank the largest number of live stashes: F has run and X (or W: `until`) has not ended (spec/memory.md, IL701)."""
+    live = _stash_counts(facts, until)
+    start = facts.program.order.start
+    return [int(live[a:b].max()) if b > a else 0 for a, b in zip(start[:-1], start[1:])]
+
+
+def _stash_counts(facts: Facts, until: str) -> np.ndarray:
+    f, fp, M = facts, facts.footprint, facts.M
+    if not f.S or not M or not f.n:
+        return np.zeros(f.n, dtype=np.int64)
+    last_row = f.program.order.start[1:] - 1
+    table = np.where(f.first_X >= 0, f.first_X, f.first_W) if until == "X" else np.where(f.first_W >= 0, f.first_W, f.first_X)
+    rows = f.first_F[f.first_F >= 0]
+    rows = rows[fp.back[f.cls[rows], f.stage[rows]]]
+    end = table[f.stage[rows] * M + f.mb[rows]]
+    end = np.where((end >= 0) & (f.rank[end] == f.rank[rows]), end, last_row[f.rank[rows]])
+    change = np.zeros(f.n + 1, dtype=np.int64)
+    np.add.at(change, rows, 1)
+    np.subtract.at(change, np.maximum(end, rows) + 1, 1)
+    return np.cumsum(change)[:f.n]
+
+
+def capacity(usage: Usage) -> Iterator[Finding]:
+    """IL501, R-MEM-1: the peak of every rank fits."""
+    p = usage.facts.program
+    if p.memory is None:
+        return
+    for r, limit in enumerate(p.memory.capacity):
+        if limit is not None and usage.peaks[r] > limit:
+            yield over(usage, r, limit, "IL501", "R-MEM-1", f"the capacity of rank {r}")
+
+
+def over(usage: Usage, r: int, limit: int, code: str, rule: str, what: str) -> Finding:
+    """A peak above a limit: the moment, what is live, and how many bytes too many."""
+    p, row = usage.facts.program, usage.peak_row(r)
+    held = usage.held_at(row) if row >= 0 else []
+    text = ", ".join(f"{count} x {name} {show_bytes(size)}" for name, count, size, _ in held)
+    marks = ((Mark(row, f"peak of rank {r}: {show_bytes(usage.peaks[r])}"),) if row >= 0 else ()) + tuple(
+        Mark(first, f"the oldest {name} still live") for name, _, _, first in held[:1] if first != row)
+    message = (f"rank {r} needs {show_bytes(usage.peaks[r])}, {show_bytes(usage.peaks[r] - limit)} more than {what} ({show_bytes(limit)})"
+               + (f", while {p.show(row)} runs: static {show_bytes(usage.static[r])}" + (", " + text if text else "") if row >= 0 else ""))
+    return Finding(code, rule, message, marks, "fewer microbatches in flight, a smaller stage on this rank, or more capacity; the fullest rank counts, not the mean",
+                   rank=r, data={"peak": usage.peaks[r], "limit": limit, "static": usage.static[r], "excess": usage.peaks[r] - limit,
+                                 "live": [{"part": n, "count": c, "bytes": b} for n, c, b, _ in held]})
+
+
+def weight_stash_note(facts: Facts) -> Iterator[Finding]:
+    """IL502, R-MEM-2, for an explicit order: a rank that holds the W stash of every microbatch at once (a note)."""
+    if facts.M < 3 or not (facts.kind == Kind.W).any():
+        return
+    for r, (x, w) in enumerate(zip(in_flight(facts, "X"), in_flight(facts, "W"))):
+        rows = facts.on_rank(np.flatnonzero(facts.kind == Kind.W), r)
+        if len(rows) and w >= facts.M > x:
+            yield Finding("IL502", "R-MEM-2", f"rank {r} holds the weight-gradient stash of all {facts.M} microbatches at once: it grows with M",
+                          (Mark(int(rows[0]), "the first W comes only here"),), "run each W soon after its I to bound it", Severity.NOTE, rank=r)
+
+
+def show_bytes(n: int) -> str:
+    """Bytes as people read them; exact where a binary unit divides them, else to two places."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(n) >= size:
+            return f"{n // size} {unit}" if n % size == 0 else f"{n / size:.2f} {unit}"
+    return f"{n} B"

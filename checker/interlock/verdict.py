@@ -1,0 +1,76 @@
+"""Verdicts and answers: what a check hands to the report. Spec: verdicts.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from .program.ir import Program
+from .rules.finding import Finding
+
+
+class Verdict(Enum):
+    """The default of everything that judges is UNKNOWN; anything else has to be set."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+    VACUOUS = "vacuous"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The verdict of one program under one communication model.
+
+    `reason` says why a verdict is unknown or vacuous. `claims` are the certificate claims the kernel accepted (spec/certificates.md) about
+    `program`: the program as judged (with its transfers written where memory was asked). `replay` is the executor's run of an
+    invalid program (witness/), None if it was not run.
+    """
+
+    model: str
+    verdict: Verdict = Verdict.UNKNOWN
+    program: Program | None = None
+    findings: tuple[Finding, ...] = ()
+    reason: str = "not decided"
+    claims: tuple[dict, ...] = ()
+    replay: Any = None
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(f for f in self.findings if f.is_error)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """`expect invalid IL402 under pair, rank`. models (): every model asked."""
+
+    verdict: Verdict
+    code: str | None = None
+    models: tuple[str, ...] = ()
+    met: bool = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One schedule of one file, under each model asked. `at`, `width`: its place in the sources (-1: the file)."""
+
+    path: str
+    name: str
+    answers: tuple[Answer, ...]
+    expectations: tuple[Expectation, ...] = ()
+    warnings: tuple = ()                      # Diagnostics of elaboration
+    at: int = -1
+    width: int = 0
+    seconds: float = 0.0
+    figures: dict = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst over the models: invalid, then unknown, then vacuous, then valid."""
+        found = {a.verdict for a in self.answers}
+        return next((v for v in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.VACUOUS, Verdict.VALID) if v in found), Verdict.UNKNOWN)
+
+    @property
+    def as_expected(self) -> bool:
+        return bool(self.expectations) and all(e.met for e in self.expectations)

@@ -24,7 +24,7 @@ class Mark:
 class Finding:
     """`code` and `rule` as in spec/; `marks[0]` is the primary place (none: the whole program); `help` the change to make.
 
-    `walk` is the closed walk of waits of a cycle, as in spec/certificates.md. `data` holds figures for machines.
+    `rank`: something is missing (or too much) on that rank, and the marks are only where that shows. `walk` is the closed walk of waits of a cycle, as in spec/certificates.md. `data` holds figures for machines.
     """
 
     code: str
@@ -36,6 +36,11 @@ class Finding:
     rank: int | None = None
     walk: tuple = ()
     data: dict = field(default_factory=dict)
+
+    @property
+    def fault_rows(self) -> list[int]:
+        """The rows the rule itself names: what a fault claim carries."""
+        return [self.marks[0].row] if self.marks and self.rank is None else []
 
     @property
     def is_error(self) -> bool:

@@ -67,7 +67,7 @@ class Usage:
                 if not layers:
                     continue
                 kept = [p.layers[l] for l in layers if fp.stashes[c, l]]
-                until_weight = sum(at(l.until_weight) for l in kept if l.trainable)
+                until_weight = sum(min(at(l.until_weight), at(l.activation)) for l in kept if l.trainable)
                 tables[0, n, s] = sum(at(l.activation) for l in kept) - until_weight
                 tables[1, n, s] = until_weight
                 tables[2, n, s] = at(p.layers[layers[-1]].output)

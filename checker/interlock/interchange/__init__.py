@@ -1,0 +1,1 @@
+"""Importers and exporters: PyTorch schedule CSVs (spec/interchange.md), explicit orders."""

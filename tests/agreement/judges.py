@@ -1,0 +1,68 @@
+"""Each judge's own verdict on a program under a model, with nothing shared between them."""
+
+from __future__ import annotations
+
+from interlock.engine import graph
+from interlock.kernel import faults as kernel_faults
+from interlock.kernel import waits as kernel_waits
+from interlock.kernel.listing import view
+from interlock.program.facts import Facts
+from interlock.rules import communication, dependency, footprint, memory
+from interlock.rules.waits import wait_graph
+from interlock.witness import executor
+
+
+def engine(program, model: str) -> bool:
+    """Rules and graph engine."""
+    facts = Facts(program)
+    transfers = communication.Transfers(facts)
+    findings = [*dependency.check(facts), *footprint.check(facts), *communication.grouped_alike(facts, transfers, model)]
+    if program.inserted:
+        findings += [*communication.collectives(facts), *communication.creation(facts), *communication.members(facts, transfers)]
+    else:
+        findings += communication.check(facts, transfers)
+        if program.memory is not None:
+            findings += memory.capacity(memory.Usage(facts))
+    if any(f.is_error for f in findings):
+        return False
+    return graph.solve(wait_graph(facts, transfers, model)).acyclic
+
+
+def kernel(plain: dict, model: str) -> bool:
+    """The kernel's rules and its own waits, searched for a cycle by peeling off what waits for nothing."""
+    v = view(plain)
+    if next(iter(kernel_faults.faults(v, model)), None) is not None:
+        return False
+    after: dict = {}
+    left: dict = {}
+    node = node_of(v, model)
+    for a, _, b in kernel_waits.waits(v, model):
+        a, b = node(a), node(b)
+        after.setdefault(a, []).append(b)
+        left[b] = left.get(b, 0) + 1
+        left.setdefault(a, 0)
+    free = [e for e, n in left.items() if n == 0]
+    for e in free:
+        for b in after.get(e, ()):
+            left[b] -= 1
+            if left[b] == 0:
+                free.append(b)
+    return len(free) == len(left)
+
+
+def node_of(v, model):
+    parent: dict = {}
+
+    def find(e):
+        while parent.get(e, e) != e:
+            e = parent[e]
+        return e
+    for a, b in kernel_waits.same(v, model):
+        parent[find(a)] = find(b)
+    return find
+
+
+def machine(plain: dict, model: str, seed=None) -> bool:
+    """The executor."""
+    result = executor.run(plain, model, seed=seed)
+    return result.finished and not result.problems

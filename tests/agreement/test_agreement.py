@@ -1,0 +1,60 @@
+"""Graph engine, kernel and executor say the same of random programs, half of them mutants, under every model.
+
+20,000 programs with `--thorough`; the counts asked of them are asked of the default run in proportion.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from random import Random
+
+from interlock.rules.waits import MODELS
+
+from . import judges
+from .generate import random_program
+
+
+def judge(seeds: range) -> tuple[Counter, list]:
+    counts: Counter = Counter()
+    disagreements = []
+    for seed in seeds:
+        program, what = random_program(Random(seed))
+        plain = program.plain()
+        verdicts = []
+        for model in MODELS:
+            said = judges.engine(program, model), judges.kernel(plain, model), judges.machine(plain, model, seed=seed % 3 or None)
+            if len(set(said)) > 1:
+                disagreements.append((seed, what, model, said))
+            verdicts.append(said[0])
+        counts["programs"] += 1
+        counts["mutants"] += what.endswith("mutant")
+        counts["written"] += not program.inserted
+        counts["valid under all"] += all(verdicts)
+        counts["invalid under all"] += not any(verdicts)
+        for weaker, stronger, a, b in zip(MODELS, MODELS[1:], verdicts, verdicts[1:]):
+            counts[weaker, stronger] += a != b
+    return counts, disagreements
+
+
+def test_the_judges_agree(pytestconfig):
+    total = 20_000 if pytestconfig.getoption("--thorough") else 1_600
+    workers = os.cpu_count() or 1
+    step = 100
+    counts: Counter = Counter()
+    disagreements: list = []
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for some, wrong in pool.map(judge, [range(a, a + step) for a in range(0, total, step)]):
+            counts += some
+            disagreements += wrong
+    print(dict(counts))
+    assert not disagreements, disagreements[:5]
+    assert counts["programs"] == total
+    share = total / 20_000
+    assert counts["mutants"] >= 0.45 * total
+    assert counts["written"] >= 0.5 * total
+    assert counts["valid under all"] >= 0.2 * total and counts["invalid under all"] >= 0.2 * total
+    for weaker, stronger in zip(MODELS, MODELS[1:]):
+        assert counts[weaker, stronger] >= 100 * share, (weaker, stronger)

@@ -1,0 +1,74 @@
+"""Peaks by hand (spec/memory.md)."""
+
+import pytest
+from build import plain
+
+from interlock.kernel import judge
+from interlock.kernel.listing import view
+from interlock.kernel.memory import live_bytes, peaks
+
+MEMORY = {"capacity": [None], "gradient": [1, 1], "optimizer": [0, 1]}
+
+
+def program(order, layer, **more):
+    ranks = order.count("|") + 1
+    stages = more.setdefault("stages", 1)
+    return plain(order, layers={s: layer for s in range(stages if isinstance(stages, int) else len(stages))},
+                 memory=MEMORY | {"capacity": [None] * ranks}, **more)
+
+
+def live(*args, **more):
+    return list(live_bytes(view(program(*args, **more))))
+
+
+def test_static_is_rounded_up_and_replicated_stages_are_everywhere():
+    p = program("0F0 0B0 | 1F0 1B0", {"weights": 5}, stages=[[0], 1], trainable="10", fragment=True)
+    p["memory"] |= {"gradient": [1, 2], "optimizer": [1, 3]}
+    assert peaks(view(p)) == [5 + 3 + 2, 5 + 3 + 2 + 5]
+
+
+def test_stash_until_x_and_until_w():
+    layer = {"activation": [10, 0], "until_weight": [4, 0]}
+    assert live("0F0 0F1 0I0 0I1 0W0 0W1 ZERO", layer) == [[10, 20, 20, 14, 8, 4, 0]]
+    assert live("0F0 0F1 0B0 0B1 ZERO", layer) == [[10, 20, 20, 10, 0]]
+    assert live("0F0 ZERO", layer, fragment=True) == [[10, 10]]                     # neither: the rank's end
+    assert live("0F0 0I0 ZERO", layer, fragment=True) == [[10, 10, 0]]              # no W: until X
+    assert live("0F0 0B0", layer, trainable="0", fragment=True) == [[0, 0]]
+
+
+def test_layers_before_the_first_trainable_one_stash_nothing():
+    layer = {"activation": [10, 0], "until_weight": [4, 0]}
+    p = program("0F0 0I0 ZERO 0W0", layer, trainable="0")
+    p["layers"] = [p["layers"][0] | {"trainable": t} for t in (False, True, False)]
+    p["stages"] = [{"region": "all", "layers": [0, 3], "rank": 0}]
+    assert list(live_bytes(view(p))) == [[20, 20, 4, 4]]
+
+
+def test_outputs_and_gradients_on_one_rank():
+    """Output of stage 0 until F of stage 1; its gradient from X of stage 1 to X of stage 0; the last output holds nothing."""
+    assert live("0F0 ZERO 1F0 ZERO 1B0 ZERO 0B0", {"output": [3, 0]}, stages=2) == [[3, 3, 3, 0, 3, 3, 3]]
+
+
+def test_outputs_and_gradients_between_ranks():
+    order = "0F0 0SEND_F0 0WAIT_F0 ZERO 0RECV_B0 0B0 ZERO | 1RECV_F0 1F0 1B0 1SEND_B0 1WAIT_B0 ZERO"
+    assert live(order, {"output": [3, 0]}, stages=2) == [[3, 3, 3, 0, 3, 3, 0], [3, 3, 3, 3, 3, 0]]
+    order = order.replace("0WAIT_F0 ", "").replace("1WAIT_B0 ", "")
+    assert live(order, {"output": [3, 0]}, stages=2) == [[3, 3, 3, 6, 6, 3], [3, 3, 3, 3, 3]]
+
+
+def test_named_transfers_hold_nothing():
+    assert live("send(1,x) 0F0 | recv(0,x)", {"activation": [10, 0]}, stages=[0], fragment=True) == [[0, 10], [0]]
+
+
+def test_workspace_images_and_overlaps():
+    assert live("0F0 ZERO 0B0", {"workspace": [2, 3]}, images=[2]) == [[8, 0, 8]]
+    assert live("0F0 {0F1 0B0} 0B1", {"workspace": [2, 0]}) == [[2, 4, 4, 2]]
+    assert live("0F0 {0F1 0B0} ZERO 0B1", {"activation": [10, 0]}) == [[10, 20, 20, 10, 10]]
+
+
+@pytest.mark.parametrize("claimed, accepted", [([20], True), ([19], False), ([20, 0], False), ([True], False), ([20.0], False), (None, False)])
+def test_peak_claims(claimed, accepted):
+    p = program("0F0 0F1 0B0 0B1", {"activation": [10, 0]})
+    assert judge(p, {"claim": "peak", "peaks": claimed}).accepted == accepted
+    assert not judge(p | {"memory": None}, {"claim": "peak", "peaks": claimed}).accepted
+    assert not judge(p | {"transfers": "inserted"}, {"claim": "peak", "peaks": claimed}).accepted

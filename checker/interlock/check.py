@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from .engine import graph
 from .kernel.judge import judge_all
 from .program.facts import Facts
-from .program.ir import Program
+from .program.ir import Memory, Program
 from .program.linearise import compute_times
 from .program.transfers import insert, restrict
 from .rules import communication, dependency, footprint, memory
-from .rules.finding import Finding, Severity
+from .rules.finding import Finding
 from .rules.waits import MODELS, WaitGraph, wait_graph
 from .verdict import Answer, Verdict
 from .witness import story
@@ -38,25 +38,27 @@ class Limits:
 
 
 def check_program(program: Program, models: Sequence[str] = ("pair",), *, engine: str = "graph", limits: Limits = Limits(),
-                  trained: Program | None = None) -> tuple[Answer, ...]:
+                  trained: Program | None = None, comm_of: Sequence[int] = ()) -> tuple[Answer, ...]:
     """The verdict of a program under each model, claims accepted by the kernel and counterexamples replayed.
 
     `trained`: the fully trained program that a derived one was restricted from; its linearisation places the transfers where memory asks for
-    them. Raises Disagreement, and ValueError for an unknown engine or model.
+    them, on communicator comm_of[s] across the right border of stage s. Raises Disagreement, and ValueError for an unknown engine or model.
     """
     if engine not in ENGINES or any(m not in MODELS for m in models):
         raise ValueError(f"unknown engine or model: {engine}, {', '.join(models)}")
+    if limits.peak is not None and program.memory is None:
+        program = replace(program, memory=Memory((None,) * program.ranks))
     needs_bytes = limits.of_memory or (program.memory is not None and any(c is not None for c in program.memory.capacity))
     if program.inserted and needs_bytes:
-        program = _written(program, trained) or program
+        program = written(program, trained, comm_of) or program
     if program.inserted and program.memory is not None:
         program = replace(program, memory=None)          # a cyclic order: no bytes to count, the cycle is the answer
     check = _Check(program, engine, limits)
     return tuple(check.under(model) for model in models)
 
 
-def _written(program: Program, trained: Program | None) -> Program | None:
-    """The program with its transfers placed along the linearisation of the fully trained one; None if that is cyclic or faulty."""
+def written(program: Program, trained: Program | None = None, comm_of: Sequence[int] = ()) -> Program | None:
+    """An inserted program with its transfers placed along the linearisation of the fully trained one; None if that is cyclic or faulty."""
     base = trained or program
     facts = Facts(base)
     if any(f.is_error for f in _static(facts, communication.Transfers(facts))):
@@ -64,8 +66,8 @@ def _written(program: Program, trained: Program | None) -> Program | None:
     times = compute_times(facts)
     if not times.complete:
         return None
-    written = insert(base, times)
-    return written if trained is None else replace(restrict(written, program.layers), memory=program.memory)
+    full = insert(base, times, (lambda s: comm_of[s]) if comm_of else None)
+    return full if trained is None else replace(restrict(full, program.layers), memory=program.memory)
 
 
 def _static(facts: Facts, transfers: communication.Transfers) -> Iterable[Finding]:
@@ -97,14 +99,14 @@ class _Check:
 
     def _bytes(self) -> list[Finding]:
         p = self.program
-        if p.memory is None and self.limits.peak is None:
+        if p.memory is None:
             return []
         usage = memory.Usage(self.facts)
+        self.peaks = usage.peaks
         found = list(memory.capacity(usage))
         for r, limit in enumerate(self.limits.peak or ()):
             if limit is not None and usage.peaks[r] > limit:
                 found.append(memory.over(usage, r, limit, "IL701", "R-REQ-2", "`require peak` allows"))
-        self.peaks = usage.peaks
         return found
 
     def _stashes(self) -> list[Finding]:
@@ -163,11 +165,14 @@ class _Check:
 
     def _smt(self, waits: WaitGraph) -> graph.Solution | str:
         from .engine import smt
-        agrees = smt.footprint_agrees(self.program)
-        if agrees is False:
-            raise Disagreement("z3 finds another footprint than the rules")
+        if not self.program.fragment:
+            foot = smt.footprint_agrees(self.program)
+            if isinstance(foot, smt.Unknown):
+                return foot.reason
+            if isinstance(foot, smt.Differs):
+                raise Disagreement(f"z3 finds another footprint than the rules: {', '.join(d.what for d in foot.differences)}")
         answer = smt.solve(waits)
-        return answer if isinstance(answer, graph.Solution) else answer.reason
+        return answer.reason if isinstance(answer, smt.Unknown) else answer
 
     def _valid_claim(self, model: str, solution: graph.Solution) -> dict:
         n = self.facts.n
@@ -180,12 +185,12 @@ class _Check:
 
     def _valid(self, model: str, findings: list[Finding], claim: dict) -> Answer:
         claims = [claim]
-        if not self.program.inserted and (self.limits.peak is not None or self.program.memory is not None):
+        if self.program.memory is not None:
             claims.append({"claim": "peak", "peaks": self.peaks})
         for judgement in judge_all(self.plain, claims):
             if not judgement.accepted:
                 raise Disagreement(f"the kernel rejects a valid claim under {model}: {judgement.reason}")
-        return Answer(model, Verdict.VALID, self.program, tuple(findings), "", tuple(claims))
+        return Answer(model, Verdict.VALID, self.program, tuple(findings), "", (self._document(claims),))
 
     def _invalid(self, model: str, findings: list[Finding], errors: list[Finding]) -> Answer:
         claims = [c for c in (self._invalid_claim(model, f) for f in errors) if c is not None]
@@ -195,7 +200,10 @@ class _Check:
         run = None
         if any(f.code not in ("IL701", "IL702") for f in errors) and self.facts.n <= REPLAY_LIMIT:
             run = self._replay(model, errors)
-        return Answer(model, Verdict.INVALID, self.program, tuple(findings), "", tuple(claims), run)
+        return Answer(model, Verdict.INVALID, self.program, tuple(findings), "", (self._document(claims),) if claims else (), run)
+
+    def _document(self, claims: list[dict]) -> dict:
+        return {"format": "interlock.certificate/1", "program": self.plain, "claims": claims}
 
     def _invalid_claim(self, model: str, finding: Finding) -> dict | None:
         if finding.code == "IL702":
@@ -211,12 +219,12 @@ class _Check:
         from .witness import executor
         walks = [f.walk for f in errors if f.code in ("IL402", "IL307")]
         if walks:
-            run = executor.replay(self.plain, model, walks[0])
+            run = executor.run(self.plain, model)
             ended = [row for a, _, b in walks[0] for kind, row in (a, b) if kind == "op" and row in run.done]
             if ended:
                 raise Disagreement(f"the executor ends {self.program.show(ended[0])}, which is on a cycle of waits under {model}")
             return run
-        verdict, problems = executor.verdict(self.plain, model)
-        if verdict != "invalid":
+        run = executor.run(self.plain, model)
+        if run.finished and not run.problems:
             raise Disagreement(f"the executor finds nothing wrong under {model}, the rules find {errors[0].code}")
-        return executor.run(self.plain, model)
+        return run

@@ -23,9 +23,9 @@ class Verdict(Enum):
 class Answer:
     """The verdict of one program under one communication model.
 
-    `reason` says why a verdict is unknown or vacuous. `claims` are the certificate claims the kernel accepted (spec/certificates.md) about
-    `program`: the program as judged (with its transfers written where memory was asked). `replay` is the executor's run of an
-    invalid program (witness/), None if it was not run.
+    `program`: as judged (with its transfers written where memory was asked). `reason` says why a verdict is unknown or vacuous.
+    `certificates` are documents whose claims the kernel accepted (spec/certificates.md). `replay` is the executor's run of an invalid
+    program (witness/), None if it was not run.
     """
 
     model: str
@@ -33,7 +33,7 @@ class Answer:
     program: Program | None = None
     findings: tuple[Finding, ...] = ()
     reason: str = "not decided"
-    claims: tuple[dict, ...] = ()
+    certificates: tuple[dict, ...] = ()
     replay: Any = None
 
     @property

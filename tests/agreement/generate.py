@@ -376,7 +376,7 @@ def random_program(rng: Random) -> tuple[Program, str]:
         program, what = trace(rng), "trace"
     else:
         program, what = edge_example(rng), "edge"
-    if rng.random() < 0.5:
+    if rng.random() < 0.56:
         for _ in range(rng.choice((1, 1, 2))):
             program = mutate(program, rng)
         what += "+mutant"

@@ -29,7 +29,7 @@ MOST_CONSTANT = 10 ** 5    # rows of a program whose columns are all written as 
 
 
 class Malformed(Exception):
-    """The program is not well-formed (spec/certificates.md); the message is one sentence."""
+    """The program or a claim is not what spec/certificates.md asks for; the message is one sentence."""
 
 
 class View:

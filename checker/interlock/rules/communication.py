@@ -78,8 +78,9 @@ class Transfers:
 
 def check(facts: Facts, transfers: Transfers) -> Iterator[Finding]:
     """Every rule of the page that does not depend on the model, but R-COM-3."""
-    for rule in (strays, required, pairing):
-        yield from rule(facts, transfers)
+    alone = [*strays(facts, transfers), *required(facts, transfers)]
+    yield from alone
+    yield from pairing(facts, transfers, {m.row for f in alone for m in f.marks})
     yield from collectives(facts)
     yield from creation(facts)
     yield from members(facts, transfers)
@@ -174,8 +175,8 @@ def _lacking(facts, kind, s, m, left, right, rank, peer) -> Finding:
     return Finding("IL401", "R-COM-1", text, marks, f"add {s}{kind.name}{m} to rank {rank}", rank=rank)
 
 
-def pairing(facts: Facts, t: Transfers) -> Iterator[Finding]:
-    """IL401 (counts of an edge differ) and IL403, R-COM-2 (matched by order, other payload)."""
+def pairing(facts: Facts, t: Transfers, told: set[int]) -> Iterator[Finding]:
+    """IL401 (counts of an edge differ) and IL403, R-COM-2 (matched by order, other payload). `told`: rows whose lone end is known."""
     p = facts.program
     sends, recvs = t.counts
     said = 0
@@ -191,6 +192,8 @@ def pairing(facts: Facts, t: Transfers) -> Iterator[Finding]:
             else:
                 extra.append(int(t.rows[at]))
         row = extra[0] if extra else int(t.rows[mine[-1]])
+        if row in told:
+            continue
         have, lack, verb = (("send", "receive", "sends") if surplus_is_send else ("receive", "send", "waits for"))
         gradient = ": only a payload with a gradient has one to send back" if not surplus_is_send and p.names and facts.kind[row] == Kind.RECV else ""
         yield Finding("IL401", "R-COM-1", f"{p.show(row)} is a {have} without its {lack}: rank {facts.rank[row]} {verb} "

@@ -19,6 +19,9 @@ class Mark:
     row: int
     label: str = ""
 
+    def __post_init__(self):
+        object.__setattr__(self, "row", int(self.row))      # rows of numpy arrays too
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -104,9 +104,8 @@ class _Check:
         usage = memory.Usage(self.facts)
         self.peaks = usage.peaks
         found = list(memory.capacity(usage))
-        for r, limit in enumerate(self.limits.peak or ()):
-            if limit is not None and usage.peaks[r] > limit:
-                found.append(memory.over(usage, r, limit, "IL701", "R-REQ-2", "`require peak` allows"))
+        if self.limits.peak is not None:
+            found += memory.over(usage, self.limits.peak, "IL701", "R-REQ-2", "`require peak` allows")
         return found
 
     def _stashes(self) -> list[Finding]:
@@ -187,13 +186,15 @@ class _Check:
         claims = [claim]
         if self.program.memory is not None:
             claims.append({"claim": "peak", "peaks": self.peaks})
+        if self.limits.in_flight is not None:
+            claims.append(self._stash_claim())
         for judgement in judge_all(self.plain, claims):
             if not judgement.accepted:
                 raise Disagreement(f"the kernel rejects a valid claim under {model}: {judgement.reason}")
         return Answer(model, Verdict.VALID, self.program, tuple(findings), "", (self._document(claims),))
 
     def _invalid(self, model: str, findings: list[Finding], errors: list[Finding]) -> Answer:
-        claims = [c for c in (self._invalid_claim(model, f) for f in errors) if c is not None]
+        claims = [self._invalid_claim(model, f) for f in errors]
         for judgement, claim in zip(judge_all(self.plain, claims), claims):
             if not judgement.accepted:
                 raise Disagreement(f"the kernel rejects {claim.get('fault', claim.get('walk'))} under {model}: {judgement.reason}")
@@ -205,9 +206,12 @@ class _Check:
     def _document(self, claims: list[dict]) -> dict:
         return {"format": "interlock.certificate/1", "program": self.plain, "claims": claims}
 
-    def _invalid_claim(self, model: str, finding: Finding) -> dict | None:
+    def _stash_claim(self) -> dict:
+        return {"claim": "in_flight", "counts": memory.in_flight(self.facts)}
+
+    def _invalid_claim(self, model: str, finding: Finding) -> dict:
         if finding.code == "IL702":
-            return None
+            return self._stash_claim()
         if finding.code == "IL701":
             return {"claim": "peak", "peaks": self.peaks}
         if finding.code in ("IL402", "IL307"):

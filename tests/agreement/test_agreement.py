@@ -11,6 +11,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from random import Random
 
+from interlock.kernel.listing import view
+from interlock.kernel.memory import in_flight as kernel_in_flight
+from interlock.program.facts import Facts
+from interlock.rules.memory import in_flight
 from interlock.rules.waits import MODELS
 
 from . import judges
@@ -29,6 +33,8 @@ def judge(seeds: range) -> tuple[Counter, list]:
             if len(set(said)) > 1:
                 disagreements.append((seed, what, model, said))
             verdicts.append(said[0])
+        if verdicts[-1] and in_flight(Facts(program)) != kernel_in_flight(view(plain)):
+            disagreements.append((seed, what, "in flight"))
         counts["programs"] += 1
         counts["mutants"] += what.endswith("mutant")
         counts["written"] += not program.inserted

@@ -1,7 +1,7 @@
 """Every static rule: a program that fails, with the rows it must touch, and the nearest one that holds."""
 
 import pytest
-from build import claim, plain
+from .build import claim, plain
 
 from interlock.kernel import judge
 from interlock.kernel.faults import faults

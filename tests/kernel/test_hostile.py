@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from build import claim, one_f_one_b, plain
+from .build import claim, one_f_one_b, plain
 
 from interlock.kernel import judge, judge_all, verify
 from interlock.kernel.listing import view

@@ -4,7 +4,7 @@ import copy
 import random
 
 import pytest
-from build import claim, one_f_one_b, plain
+from .build import claim, one_f_one_b, plain
 
 from interlock.kernel import Judgement, judge, judge_all, verify
 

@@ -1,7 +1,7 @@
 """Peaks by hand (spec/memory.md)."""
 
 import pytest
-from build import plain
+from .build import plain
 
 from interlock.kernel import judge
 from interlock.kernel.listing import view

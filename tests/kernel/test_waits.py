@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from build import claim, plain
+from .build import claim, plain
 
 from interlock.kernel import judge
 from interlock.kernel.listing import view

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .faults import faults
 from .invariant import needs_something_absent
 from .listing import view
-from .memory import peaks
+from .memory import in_flight, peaks
 from .waits import MODELS, covers, first_row, same, waits
 from .wellformed import Malformed, View, integers, require
 
@@ -61,6 +61,8 @@ def _judge(v: View, claim) -> Judgement:
                 return Judgement(True, _invariant(v, claim))
             case "peak":
                 return Judgement(True, _peak(v, claim))
+            case "in_flight":
+                return Judgement(True, _in_flight(v, claim))
         return Judgement(False, "unknown claim")
     except Malformed as rejected:
         return Judgement(False, str(rejected))
@@ -173,3 +175,10 @@ def _peak(v: View, claim: dict) -> str:
     require(not v.inserted, "peaks are counted where transfers are written")
     require(claimed == peaks(v), "the peaks are others")
     return "the count along the rows gives these peaks"
+
+
+def _in_flight(v: View, claim: dict) -> str:
+    """The kernel's own count of the live stashes gives exactly these numbers."""
+    claimed = integers(claim.get("counts"), 0, None, "counts", v.P)
+    require(claimed == in_flight(v), "the counts are others")
+    return "the count along the rows gives these numbers in flight"

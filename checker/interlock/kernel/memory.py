@@ -24,6 +24,20 @@ def peaks(v: View) -> list[int]:
     return [max(live, default=fixed) for fixed, live in zip(static(v), live_bytes(v))]
 
 
+def in_flight(v: View) -> list[int]:
+    """IL702: for each rank the largest number of (s, m) with back(s, m) whose F has run and whose X has not ended."""
+    change = [0] * (v.N + v.P)                                       # row i of rank r at i + r
+    for key, row in v.first[F].items():
+        s, m = divmod(key, v.M)
+        if v.flags[v.cls[m]][s] & BACK:
+            r = v.rank[row]
+            x = gradient_row(v, key)
+            x = v.first[W].get(key) if x is None else x
+            change[row + r] += 1
+            change[max(v.start[r + 1] - 1 if x is None else x, row) + r + 1] -= 1
+    return [max(accumulate(change[v.start[r] + r:v.start[r + 1] + r]), default=0) for r in range(v.P)]
+
+
 def static(v: View) -> list[int]:
     """For each rank: weights of its stages, and of trainable layers also gradients and optimizer state, rounded up."""
     total, everywhere = [0] * v.P, 0

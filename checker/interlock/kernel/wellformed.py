@@ -187,6 +187,7 @@ def _order(v: View, order, kinds: list[str], same_name: list[int]) -> None:
             v.kind[i] = REDUCE_ALL
     v.rows[REDUCE_ALL] = [i for i in v.rows[REDUCE] if v.kind[i] == REDUCE_ALL]
     v.rows[REDUCE] = [i for i in v.rows[REDUCE] if v.kind[i] == REDUCE]
+    require(all(v.comm[i] == 0 for i in v.rows[REDUCE_ALL]), "a REDUCE of a Replicated stage is not on communicator 0, which has all ranks")
     for column, having, what in ((v.stage, WITH_STAGE, "stage"), (v.mb, WITH_MICROBATCH, "mb"),
                                  (v.peer, {SEND, RECV}, "peer"), (v.name, WITH_NAME, "name")):
         for k in having:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -207,26 +207,36 @@ def _stash_counts(facts: Facts, until: str) -> np.ndarray:
 
 def capacity(usage: Usage) -> Iterator[Finding]:
     """IL501, R-MEM-1: the peak of every rank fits."""
-    p = usage.facts.program
-    if p.memory is None:
-        return
-    for r, limit in enumerate(p.memory.capacity):
-        if limit is not None and usage.peaks[r] > limit:
-            yield over(usage, r, limit, "IL501", "R-MEM-1", f"the capacity of rank {r}")
+    memory = usage.facts.program.memory
+    if memory is not None:
+        yield from over(usage, memory.capacity, "IL501", "R-MEM-1", "its capacity")
 
 
-def over(usage: Usage, r: int, limit: int, code: str, rule: str, what: str) -> Finding:
-    """A peak above a limit: the moment, what is live, and how many bytes too many."""
+def over(usage: Usage, limits: Sequence[int | None], code: str, rule: str, what: str) -> Iterator[Finding]:
+    """Peaks above their limits. The rank with most bytes too many is told in full: the moment, what is live, the excess; of the others the excess."""
+    excess = {r: usage.peaks[r] - limit for r, limit in enumerate(limits) if limit is not None and usage.peaks[r] > limit}
+    if excess:
+        worst = max(excess, key=lambda r: (excess[r], -r))
+        yield _over(usage, worst, limits[worst], {r: n for r, n in excess.items() if r != worst}, code, rule, what)
+
+
+def _over(usage: Usage, r: int, limit: int, others: dict[int, int], code: str, rule: str, what: str) -> Finding:
     p, row = usage.facts.program, usage.peak_row(r)
     held = usage.held_at(row) if row >= 0 else []
     text = ", ".join(f"{count} x {name} {show_bytes(size)}" for name, count, size, _ in held)
     marks = ((Mark(row, f"peak of rank {r}: {show_bytes(usage.peaks[r])}"),) if row >= 0 else ()) + tuple(
         Mark(first, f"the oldest {name} still live") for name, _, _, first in held[:1] if first != row)
     message = (f"rank {r} needs {show_bytes(usage.peaks[r])}, {show_bytes(usage.peaks[r] - limit)} more than {what} ({show_bytes(limit)})"
+               + (", as " + _also(others) if others else "")
                + (f", while {p.show(row)} runs: static {show_bytes(usage.static[r])}" + (", " + text if text else "") if row >= 0 else ""))
     return Finding(code, rule, message, marks, "fewer microbatches in flight, a smaller stage on this rank, or more capacity; the fullest rank counts, not the mean",
-                   rank=r, data={"peak": usage.peaks[r], "limit": limit, "static": usage.static[r], "excess": usage.peaks[r] - limit,
+                   rank=r, data={"peak": usage.peaks[r], "limit": limit, "static": usage.static[r], "excess": usage.peaks[r] - limit, "others": {str(q): n for q, n in others.items()},
                                  "live": [{"part": n, "count": c, "bytes": b} for n, c, b, _ in held]})
+
+
+def _also(others: dict[int, int]) -> str:
+    shown = [f"rank {r} ({show_bytes(n)} too many)" for r, n in list(others.items())[:4]]
+    return ", ".join(shown) + (f" and {len(others) - 4} more" if len(others) > 4 else "") + (" does" if len(others) == 1 else " do")
 
 
 def weight_stash_note(facts: Facts) -> Iterator[Finding]:

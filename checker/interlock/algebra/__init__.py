@@ -1,0 +1,1 @@
+"""From the syntax tree to programs: cut, skeleton, derive (spec/algebra.md)."""

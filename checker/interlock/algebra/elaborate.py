@@ -1,0 +1,197 @@
+"""From a file to programs: every schedule with its statements resolved (spec/algebra.md, "Elaboration")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..language import ast
+from ..language.diagnostics import Diagnostic, error
+from ..language.source import Sources, Span
+from ..program.ir import Program
+from ..program.transfers import restrict
+from .cut import Region, Seam, regions_of, seams
+from .derive import derive
+from .library import Library
+from .model import Chain, Times, build
+from .names import list_of, nearest
+from .orders import Lister, fill, placed, sizes, stages_of
+from .setting import communicators, frozen_layers, memory, numbers, setting, ties
+from .skeleton import Budget
+from .weave import runs_of
+
+SEAM = "seam"                                   # the communicator of this name, if declared, carries Gather and Scatter
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """`low <= property of each of these layers <= high`, in nanoseconds or bytes."""
+
+    layers: tuple[int, ...]
+    property: str
+    low: ast.Quantity
+    high: ast.Quantity
+    span: Span
+
+
+@dataclass(frozen=True)
+class Elaborated:
+    """A schedule ready to be checked.
+
+    program     as checked: frozen as the schedule says, restricted by the footprint
+    trained     the same with every layer trained, before restriction; None for a written order
+    models      communication models the schedule names (`comm`), or ()
+    freezing    layers of `for any freezing`
+    times       of each layer of the chain; () without a model
+    comm_of     for each stage the communicator of the transfers across its right border
+    skeletons   those the cut names, with what they are woven into
+    spans       places of statements, by word: ranks, microbatches, model, cut, memory, order, place, images
+    layer_spans where each layer is described; () without a model
+    """
+
+    name: str
+    node: ast.Schedule
+    program: Program
+    trained: Program | None
+    chain: Chain | None
+    models: tuple[str, ...] = ()
+    expects: tuple[ast.Expect, ...] = ()
+    requires: tuple[ast.Claim, ...] = ()
+    proves: tuple[ast.Prove, ...] = ()
+    freezing: tuple[int, ...] = ()
+    assumes: tuple[Assumption, ...] = ()
+    links: tuple[ast.Link, ...] = ()
+    device: ast.Device | None = None
+    times: tuple[Times, ...] = ()
+    regions: tuple[Region, ...] = ()
+    partitions: dict[str, list[int]] = field(default_factory=dict)
+    owners: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    skeletons: tuple[ast.Skeleton, ...] = ()
+    comm_of: tuple[int, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    spans: dict[str, Span] = field(default_factory=dict)
+    layer_spans: tuple[Span, ...] = ()
+
+    @property
+    def seams(self) -> list[Seam]:
+        return seams(self.program) if self.regions else []
+
+
+def elaborate(file: ast.File, sources: Sources, *, ranks: int | None = None, microbatches: int | None = None) -> list[Elaborated]:
+    """The schedules of a file in order. `ranks` and `microbatches` stand in for those of schedules with a cut.
+
+    Raises InputError: IL103, IL104, IL107, IL201 to IL213, and what the parser says of the files used.
+    """
+    library = Library(file, sources)
+    out, known = [], set()
+    for schedule in file.schedules:
+        if schedule.name.text in known:
+            raise error("IL103", f"two schedules are called `{schedule.name}`", schedule.name.span, "the second one", "rename one of them")
+        known.add(schedule.name.text)
+        out.append(elaborate_schedule(schedule, library, ranks=ranks, microbatches=microbatches))
+    return out
+
+
+def elaborate_schedule(schedule: ast.Schedule, library: Library, *, ranks: int | None = None, microbatches: int | None = None) -> Elaborated:
+    """One schedule of the file `library` was made for."""
+    chain = None
+    if schedule.model is not None:
+        if schedule.model.profile is not None:
+            raise error("IL107", f"the profile `{schedule.model.profile}` was not read", schedule.model.span,
+                        help="write the model out: `model { layers .. }`")
+        chain = build(schedule.model, schedule.device)
+    if schedule.order is not None:
+        result = _written(schedule, chain, library)
+    elif schedule.cut is not None:
+        result = _derived(schedule, chain, library, ranks, microbatches)
+    else:
+        raise error("IL201", f"schedule `{schedule.name}` has no cut and no order", schedule.name.span,
+                    help="write `cut { .. }` for a schedule from the algebra, or `order transfers inserted { .. }`")
+    return result
+
+
+def _derived(schedule: ast.Schedule, chain: Chain | None, library: Library, ranks: int | None, microbatches: int | None) -> Elaborated:
+    if chain is None:
+        raise error("IL201", f"schedule `{schedule.name}` cuts a model and has none", schedule.cut.span, help="write `model { layers NAME[24] { .. } }`")
+    if schedule.place is not None:
+        raise error("IL204", "a schedule from the algebra places its stages itself", schedule.place.span, help="delete `place`, or write the whole order")
+    P, M = numbers(schedule, ranks, microbatches)
+    around = setting(schedule, chain, P, M)
+    regions = regions_of(schedule.cut, chain, library)
+    comms = list(communicators(schedule, P))
+    runs = runs_of(regions, library, P, M)
+    derived = derive(runs, chain, around, tuple(comms), Budget())
+    stages = derived.program.stages
+    tied = ties(schedule, chain, stages, P, comms)
+    trained = replace(derived.program, communicators=tuple(comms), ties=tied, names=tuple(t.name for t in tied), memory=memory(schedule.memory, P))
+    frozen = frozen_layers(schedule, chain, stages)
+    program = _frozen(trained, chain, frozen)
+    seam = next((i for i, c in enumerate(comms) if c.name == SEAM), 0)
+    comm_of = tuple(seam if s + 1 < len(stages) and stages[s].replicated != stages[s + 1].replicated else 0 for s in range(len(stages)))
+    skeletons = {s.name.text: s for run in runs for s in (*(r.skeleton for r in run.regions), run.instance.skeleton)}
+    return replace(_common(schedule, chain, program, regions), trained=trained, regions=tuple(regions), partitions=derived.partitions,
+                   owners=derived.owners, skeletons=tuple(skeletons.values()), comm_of=comm_of, warnings=derived.warnings)
+
+
+def _written(schedule: ast.Schedule, chain: Chain | None, library: Library) -> Elaborated:
+    lister = Lister(schedule.order)
+    P, M = sizes(schedule, lister)
+    regions: list[Region] = []
+    around = setting(schedule, chain or Chain((), (), (), {}), P, M)
+    comms = list(communicators(schedule, P))
+    if schedule.cut is not None:
+        raise error("IL201", "a schedule has a cut or an order, not both", schedule.cut.span, "the cut", "delete one; stages of an order are placed by `place`")
+    layers, stages = stages_of(placed(schedule, lister, P, M), chain, schedule.order.span)
+    chain_or_stages = chain or Chain(layers, (), (), {})
+    tied = ties(schedule, chain_or_stages, stages, P, comms)
+    frozen = frozen_layers(schedule, chain_or_stages, stages)
+    layers = tuple(replace(l, trainable=i not in frozen) for i, l in enumerate(layers))
+    program = Program(P, M, layers, stages, order=None, images=around.images, modalities=around.modalities, communicators=tuple(comms),
+                      ties=tied, memory=memory(schedule.memory, P), names=tuple(t.name for t in tied))
+    program = fill(program, lister, comms)
+    return replace(_common(schedule, chain, program, regions), comm_of=(0,) * len(stages))
+
+
+def _frozen(trained: Program, chain: Chain, frozen: set[int]) -> Program:
+    """What the footprint leaves of the trained program."""
+    if not frozen:
+        return trained
+    return restrict(trained, tuple(replace(l, trainable=i not in frozen) for i, l in enumerate(chain.layers)))
+
+
+def _common(schedule: ast.Schedule, chain: Chain | None, program: Program, regions: list[Region]) -> Elaborated:
+    words = ("ranks", "microbatches", "model", "cut", "memory", "order", "place", "images")
+    spans = {w: node.span for w in words if (node := getattr(schedule, w)) is not None}
+    return Elaborated(
+        schedule.name.text, schedule, program, None, chain,
+        models=tuple(w.text for w in schedule.comm), expects=schedule.expects, requires=schedule.requires, proves=schedule.proves,
+        freezing=_freezing(schedule, chain, regions), assumes=_assumptions(schedule, chain), links=schedule.links, device=schedule.device,
+        times=chain.times if chain else (), spans=spans, layer_spans=chain.spans if chain else ())
+
+
+def _freezing(schedule: ast.Schedule, chain: Chain | None, regions: list[Region]) -> tuple[int, ...]:
+    """Layers of `for any freezing of`: of groups, else of regions. Raises IL107."""
+    out: set[int] = set()
+    named = {r.name: r for r in regions}
+    for line in schedule.for_any:
+        for ref in line.of:
+            if chain is not None and ref.group.text in chain.groups:
+                out.update(chain.resolve(ref))
+            elif ref.group.text in named:
+                region = named[ref.group.text]
+                if ref.range is not None:
+                    raise error("IL107", "a region is frozen as a whole", ref.span, help="name layers of a group: `vit[0..11]`")
+                out.update(range(region.first, region.last))
+            else:
+                known = [*(chain.groups if chain else ()), *named]
+                raise error("IL107", f"no layer group or region is called `{ref.group}`", ref.group.span, "unknown",
+                            nearest(ref.group.text, known) or f"known: {list_of(known)}")
+    return tuple(sorted(out))
+
+
+def _assumptions(schedule: ast.Schedule, chain: Chain | None) -> tuple[Assumption, ...]:
+    out = []
+    for node in schedule.assumptions:
+        if chain is None:
+            raise error("IL107", f"no layer group is called `{node.layer.group}`: the schedule has no model", node.layer.span)
+        out.append(Assumption(tuple(chain.resolve(node.layer)), node.property, node.low, node.high, node.span))
+    return tuple(out)

@@ -1,0 +1,89 @@
+"""The skeletons a file may name: its own, those of the files it uses, and the standard ones in spec/std."""
+
+from __future__ import annotations
+
+import os
+
+from .. import resources
+from ..language import ast
+from ..language.diagnostics import Diagnostic, InputError, Label, error
+from ..language.parse import parse
+from ..language.source import Sources
+from .names import list_of, nearest
+
+
+class Library:
+    """Looks skeletons up by name: the file's own first, then used files in order, then spec/std/NAME.sched.
+
+    A standard file is read when its name is first asked for, and holds the skeleton it is named after.
+    """
+
+    def __init__(self, file: ast.File, sources: Sources):
+        self._sources = sources
+        self._known: dict[str, ast.Skeleton] = {}
+        self._standard: dict[str, ast.Skeleton] = {}
+        source = sources.of(file.span.at)
+        name = source.name if source else ""
+        self._collect(file, name, [_identity(name)], set())
+
+    def find(self, name: ast.Word) -> ast.Skeleton:
+        """The skeleton called `name`. Raises IL203."""
+        found = self._known.get(name.text) or self._standard.get(name.text)
+        if found is None and name.text in standard_names():
+            found = self._read_standard(name.text)
+        if found is None:
+            names = self.names()
+            raise error("IL203", f"no skeleton is called `{name}`", name.span, "unknown",
+                        " ".join(filter(None, (nearest(name.text, names), f"known skeletons: {list_of(names)}"))))
+        return found
+
+    def names(self) -> list[str]:
+        return sorted({*self._known, *standard_names()})
+
+    def _read_standard(self, name: str) -> ast.Skeleton:
+        path = f"spec/std/{name}.sched"
+        file = parse(self._sources.add(path, resources.text(path)))
+        for skeleton in file.skeletons:
+            if skeleton.name.text == name:
+                self._standard[name] = skeleton
+                return skeleton
+        raise error("IL203", f"the standard file `{path}` holds no skeleton `{name}`", file.span)
+
+    def _collect(self, file: ast.File, name: str, chain: list[str], seen: set[str]) -> None:
+        for skeleton in file.skeletons:
+            self._add(skeleton)
+        for use in file.uses:
+            path = os.path.normpath(os.path.join(os.path.dirname(name), use.path))
+            identity = _identity(path)
+            if identity in chain:
+                circle = " -> ".join([os.path.basename(p) for p in chain[chain.index(identity):]] + [os.path.basename(path)])
+                raise error("IL208", f"the files use each other in a circle: {circle}", use.span, "closes the circle",
+                            "move the skeletons that both need to a file of their own")
+            if identity in seen:
+                continue
+            seen.add(identity)
+            self._collect(self._read(path, use), path, chain + [identity], seen)
+
+    def _read(self, path: str, use: ast.Use) -> ast.File:
+        try:
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+        except (OSError, UnicodeDecodeError) as e:
+            reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+            raise error("IL203", f"cannot read `{use.path}`: {reason}", use.span,
+                        help="the path is taken from the folder of the file that uses it") from None
+        return parse(self._sources.add(path, text))
+
+    def _add(self, skeleton: ast.Skeleton) -> None:
+        other = self._known.setdefault(skeleton.name.text, skeleton)
+        if other is not skeleton:
+            raise InputError(Diagnostic("IL103", f"two skeletons are called `{skeleton.name}`", (
+                Label(skeleton.name.span, "this one"), Label(other.name.span, "and this one")), "rename one of them"))
+
+
+def standard_names() -> list[str]:
+    return sorted(p.stem for p in (resources.folder() / "spec" / "std").glob("*.sched"))
+
+
+def _identity(path: str) -> str:
+    return os.path.realpath(path)

@@ -1,0 +1,80 @@
+"""What `require` asks, as limits a check can decide; and what this version cannot decide, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..language import ast
+from ..language.diagnostics import error
+from .elaborate import Elaborated
+from .expr import evaluate
+
+_UNDECIDED = {
+    "bubble": "the performance model", "exposure": "the performance model", "makespan": "the performance model",
+    "deadlock_free": "the parametric prover",
+}
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """Limits for each rank (bytes; stashes), None where not asked; `undecided`: reasons for a verdict `unknown`; `bounded_stash` where asked."""
+
+    peak: tuple[int | None, ...] | None = None
+    in_flight: tuple[int | None, ...] | None = None
+    bounded_stash: bool = False
+    undecided: tuple[str, ...] = ()
+
+
+def requirements(schedule: Elaborated) -> Requirements:
+    """Raises InputError (IL210, IL213) for a requirement that says nothing sensible."""
+    P, M = schedule.program.ranks, schedule.program.microbatches
+    peak: list[int | None] = [None] * P
+    in_flight: list[int | None] = [None] * P
+    bounded, undecided = False, []
+    for claim in schedule.requires:
+        match claim.condition:
+            case ast.Name(text="bounded_stash"):
+                bounded = True
+            case ast.Compare(operator="<=" | "<" as operator, left=left, right=right) if _figure(left)[0] in ("peak", "in_flight"):
+                figure, variable = _figure(left)
+                table = peak if figure == "peak" else in_flight
+                for r in range(P):
+                    limit = _limit(figure, right, {"P": P, "M": M} | ({variable: r} if variable else {})) - (operator == "<")
+                    table[r] = limit if table[r] is None else min(table[r], limit)
+            case condition:
+                what = _figure(condition.left)[0] if isinstance(condition, ast.Compare) else getattr(condition, "text", "")
+                needs = _UNDECIDED.get(what, "a later version")
+                undecided.append(f"`require {what or 'this'}` is decided by {needs}, which this version lacks")
+    undecided += ["`assume .. in` asks for every value of an interval, which this version does not decide"] * bool(schedule.assumes)
+    undecided += ["`prove` is decided by the `prove` command, which this version lacks"] * bool(schedule.proves)
+    given = lambda table: tuple(table) if any(x is not None for x in table) else None
+    return Requirements(given(peak), given(in_flight), bounded, tuple(dict.fromkeys(undecided)))
+
+
+def empty_assumption(schedule: Elaborated) -> str:
+    """Why the assumptions admit no instance; "" if they may."""
+    for assumption in schedule.assumes:
+        if assumption.low.value > assumption.high.value:
+            return f"`assume {assumption.property}` admits no value: its lower end is above its upper end"
+    return ""
+
+
+def _figure(node) -> tuple[str, str]:
+    """`peak`, `in_flight`, `in_flight(r)`: the figure and its rank variable."""
+    match node:
+        case ast.Name(text=text):
+            return text, ""
+        case ast.Call(function=function, arguments=(ast.Name(text=variable),)):
+            return function.text, variable
+    return "", ""
+
+
+def _limit(figure: str, node: ast.Expr, env: dict) -> int:
+    if isinstance(node, ast.Quantity):
+        if figure != "peak" or node.dimension != "bytes" or node.per_image:
+            raise error("IL210", f"`{figure}` is compared with {'bytes' if figure == 'peak' else 'a number of microbatches'}", node.span,
+                        help="write `peak <= 60GiB`, `in_flight <= 4`")
+        return node.value
+    if figure == "peak":
+        raise error("IL210", "`peak` is compared with bytes", node.span, help="write a size, as in `peak <= 60GiB`")
+    return int(evaluate(node, env))

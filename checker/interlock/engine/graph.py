@@ -61,10 +61,11 @@ def shortest_cycle(graph: WaitGraph, stuck: np.ndarray) -> tuple[tuple, bool]:
     src, dst = graph.node[graph.src], graph.node[graph.dst]
     chains = (graph.reason == ORDER) | (graph.reason == BLOCK)
     keep = np.flatnonzero(_core(src, dst, stuck))
-    out: dict[int, list[tuple[int, int, bool]]] = {}         # node -> (edge, node, is a chain step)
-    for e, a, b, c in zip(keep.tolist(), src[keep].tolist(), dst[keep].tolist(), chains[keep].tolist()):
-        out.setdefault(a, []).append((e, b, c))
-    starts = sorted({b for edges in out.values() for _, b, c in edges if not c}) or sorted(out)
+    out: dict[int, list[tuple[int, int, int, int]]] = {}     # node -> (edge, node, event a chain step goes on from, event it leads to; -1: no chain)
+    ends = np.where(chains, graph.src, -1), np.where(chains, graph.dst, -1)
+    for e, a, b, x, y in zip(keep.tolist(), src[keep].tolist(), dst[keep].tolist(), ends[0][keep].tolist(), ends[1][keep].tolist()):
+        out.setdefault(a, []).append((e, b, x, y))
+    starts = sorted({b for edges in out.values() for _, b, x, _ in edges if x < 0}) or sorted(out)
     best: list[int] | None = None
     best_cost, spent, complete = 1 << 60, 0, True
     for start in starts:
@@ -100,26 +101,26 @@ def _core(src: np.ndarray, dst: np.ndarray, stuck: np.ndarray) -> np.ndarray:
 
 def _cycle_through(out, start: int, bound: int) -> tuple[int, list[int] | None, int]:
     """0-1 search for the cheapest closed walk through `start`, cheaper than `bound`: (cost, edges, steps taken)."""
-    # a state is (node, whether the walk arrived by a chain step); going on with a chain is free
-    cost = {(start, False): 0}
-    back: dict[tuple[int, bool], tuple[tuple[int, bool], int]] = {}
-    queue, steps = deque([(start, False)]), 0
+    # a state is (node, the event a chain led to, or -1); to go on with a chain of that event is free
+    cost = {(start, -1): 0}
+    back: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
+    queue, steps = deque([(start, -1)]), 0
     while queue:
         state = queue.popleft()
-        node, chained = state
+        node, event = state
         c = cost[state]
         if c >= bound:
             break
-        for edge, b, chain in out.get(node, ()):
+        for edge, b, x, y in out.get(node, ()):
             steps += 1
-            price = c + (0 if chain and chained else 1)
+            price = c + (0 if x >= 0 and x == event else 1)
             if b == start and price < bound:
                 edges = [edge]
                 while state in back:
                     state, e = back[state]
                     edges.append(e)
                 return price, edges[::-1], steps
-            nxt = (b, chain)
+            nxt = (b, y)
             if price < cost.get(nxt, bound):
                 cost[nxt] = price
                 back[nxt] = (state, edge)

@@ -127,38 +127,44 @@ class Facts:
         """Compute-like operations and INIT: those the rank does in its order (R-DEP-6)."""
         return self.has_event & (~self.is_unit | (self.kind == Kind.INIT))
 
-    def _first(self, *kinds: Kind) -> np.ndarray:
-        """First row of each (stage, microbatch) among the placed rows of these kinds; -1: none. Index stage * M + mb."""
+    def first(self, kind: Kind, anywhere: bool = False) -> np.ndarray:
+        """First row of each (stage, microbatch) among the placed rows of a kind, or among those `anywhere`; -1: none. Index stage * M + mb."""
         table = np.full(self.S * self.M, -1, dtype=np.int64)
-        hit = np.zeros(256, dtype=bool)
-        hit[[int(k) for k in kinds]] = True
-        rows = np.flatnonzero(hit[self.kind] & self.placed)[::-1]
+        ok = self.stage_ok & self.mb_ok if anywhere else self.placed
+        rows = np.flatnonzero((self.kind == kind) & ok)[::-1]
         table[self.stage[rows] * self.M + self.mb[rows]] = rows
         return table
 
     @cached_property
+    def listed(self) -> dict[Kind, np.ndarray]:
+        """First rows of the compute kinds, on whatever rank: what counts as listed (IL302, IL305, IL601)."""
+        if (self.rank_ok | ~IS_COMPUTE[self.kind]).all():
+            return {Kind.F: self.first_F, Kind.B: self.first_B, Kind.I: self.first_I, Kind.W: self.first_W, Kind.LOSS: self.first_LOSS}
+        return {k: self.first(k, anywhere=True) for k in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.LOSS)}
+
+    @cached_property
     def first_F(self):
-        return self._first(Kind.F)
+        return self.first(Kind.F)
 
     @cached_property
     def first_X(self):
-        return self._first(Kind.I, Kind.B)
+        return np.where(self.first_I >= 0, self.first_I, self.first_B)
 
     @cached_property
     def first_I(self):
-        return self._first(Kind.I)
+        return self.first(Kind.I)
 
     @cached_property
     def first_B(self):
-        return self._first(Kind.B)
+        return self.first(Kind.B)
 
     @cached_property
     def first_W(self):
-        return self._first(Kind.W)
+        return self.first(Kind.W)
 
     @cached_property
     def first_LOSS(self):
-        return self._first(Kind.LOSS)
+        return self.first(Kind.LOSS)
 
     def on_rank(self, rows: np.ndarray, rank: int) -> np.ndarray:
         """Those of the ascending rows that lie on one rank."""

@@ -196,10 +196,13 @@ def pairing(facts: Facts, t: Transfers, told: set[int]) -> Iterator[Finding]:
             continue
         have, lack, verb = (("send", "receive", "sends") if surplus_is_send else ("receive", "send", "waits for"))
         gradient = ": only a payload with a gradient has one to send back" if not surplus_is_send and p.names and facts.kind[row] == Kind.RECV else ""
+        fix = f"drop this {have}: no gradient crosses this boundary" if _excluded(facts, row) else (
+            f"add the {lack} to rank {destination if surplus_is_send else source}, or drop this {have}")
+        many = int(max(sends[e], recvs[e]))
         yield Finding("IL401", "R-COM-1", f"{p.show(row)} is a {have} without its {lack}: rank {facts.rank[row]} {verb} "
-                      f"{max(sends[e], recvs[e])} transfers {'to' if surplus_is_send else 'from'} rank "
+                      f"{many} transfer{'s' * (many > 1)} {'to' if surplus_is_send else 'from'} rank "
                       f"{destination if surplus_is_send else source}, which {'receives' if surplus_is_send else 'sends'} {min(sends[e], recvs[e])}{gradient}",
-                      (Mark(row, f"a {have} without its {lack}"),), f"add the {lack} to rank {destination if surplus_is_send else source}, or drop this {have}")
+                      (Mark(row, f"a {have} without its {lack}"),), fix)
         said += 1
         if said == MANY:
             break
@@ -212,6 +215,14 @@ def pairing(facts: Facts, t: Transfers, told: set[int]) -> Iterator[Finding]:
         seen[e] += 1
         if seen[e] == 1 and len(seen) <= MANY:
             yield _crossed(facts, t, e, int(a[i]), int(b[i]), int((t.edge[a[wrong]] == e).sum()))
+
+
+def _excluded(facts: Facts, row: int) -> bool:
+    """Whether a transfer carries a gradient that the footprint excludes (IL602)."""
+    if facts.program.fragment or facts.kind[row] not in (Kind.SEND_B, Kind.RECV_B):
+        return False
+    table = facts.footprint.cross if facts.kind[row] == Kind.SEND_B else facts.footprint.back
+    return not table[facts.cls[row], facts.stage[row]]
 
 
 def _crossed(facts: Facts, t: Transfers, e: int, a: int, b: int, many: int) -> Finding:
@@ -231,9 +242,10 @@ def _crossed(facts: Facts, t: Transfers, e: int, a: int, b: int, many: int) -> F
         how = (f"{p.show(first(often, t.is_send))} is sent {sent[often]} times where {asked[often]} {'is' if asked[often] == 1 else 'are'} asked, "
                f"what {p.show(first(never, ~t.is_send))} asks for is {'never sent' if sent[never] == 0 else 'sent too seldom'}")
     fix = "send and receive in one order"
-    if p.ranks == 2 or sum(1 for k in t.edges.tolist() if {k // p.ranks % p.ranks, k % p.ranks} == {source, destination}) > 1:
-        fix += "; between two ranks that are both previous and next to each other, activations and gradients share one channel"
-    return Finding("IL403", "R-COM-2", f"wrong data: {p.show(send)} on rank {source} is received by {p.show(recv)} on rank {destination}: {how}"
+    if gradient or p.ranks == 2 and sent == asked:
+        same = "with two ranks the previous and the next peer are the same" if p.ranks == 2 else "these ranks are both previous and next to each other"
+        fix += f"; {same}, so that activations and gradients share one channel unless one of them gets its own communicator"
+    return Finding("IL403", "R-COM-2", f"wrong data: {p.show(send)} on rank {source} is received by {p.show(recv)} on rank {destination}, and nothing stops: {how}"
                    + (f" ({many} transfers of this channel are crossed)" if many > 1 else ""),
                    (Mark(send, f"number {t.turn[a] + 1} that rank {source} sends to rank {destination}"),
                     Mark(recv, f"number {t.turn[b] + 1} that rank {destination} receives from rank {source}")), fix)
@@ -260,10 +272,15 @@ def collectives(facts: Facts) -> Iterator[Finding]:
                               f"{sum(len(x) > k for x in lists.values())} come" + _frozen_rank(facts, r),
                               (Mark(ours[k], f"rank {longest} waits here for rank {r}"),), f"let rank {r} take part, also if it has nothing to add", rank=r)
             else:
-                yield Finding("IL404", "R-COM-4", f"members of communicator {name} issue its collectives in different orders: "
-                              f"{p.show(ours[k])} on rank {longest} meets {p.show(theirs[k])} on rank {r}",
-                              (Mark(ours[k], f"number {k + 1} on rank {longest}"), Mark(theirs[k], f"number {k + 1} on rank {r}")),
-                              "issue the same collectives in the same order on every member", rank=r)
+                meets = f"{p.show(ours[k])} on rank {longest} meets {p.show(theirs[k])} on rank {r}"
+                skipped = next(((who, row) for who, row, rows_ in ((r, ours[k], theirs), (longest, theirs[k], ours))
+                                if sign(row) not in {sign(x) for x in rows_}), None)
+                what = (f"rank {skipped[0]} skips {p.show(skipped[1])}, and the rest pair with the wrong one" if skipped
+                        else f"members of communicator {name} issue its collectives in different orders")
+                fix = (f"let rank {skipped[0]} take part, also if it has nothing to add (no image in its samples, no such layer)" if skipped
+                       else "issue the same collectives in the same order on every member")
+                yield Finding("IL404", "R-COM-4", f"{what}: {meets}",
+                              (Mark(ours[k], f"number {k + 1} on rank {longest}"), Mark(theirs[k], f"number {k + 1} on rank {r}")), fix, rank=r)
             break
 
 

@@ -41,7 +41,8 @@ def ranges(facts: Facts) -> Iterator[Finding]:
 def placement(facts: Facts) -> Iterator[Finding]:
     """IL304: an operation is on the rank of its stage."""
     p = facts.program
-    for row in np.flatnonzero(facts.stage_ok & facts.mb_ok & ~facts.rank_ok)[:MANY]:
+    waits = (facts.kind == Kind.WAIT_F) | (facts.kind == Kind.WAIT_B)       # IL312 speaks of them
+    for row in np.flatnonzero(facts.stage_ok & facts.mb_ok & ~facts.rank_ok & ~waits)[:MANY]:
         stage = int(facts.stage[row])
         where = int(facts.rank_at(facts.stage[row:row + 1], np.maximum(facts.mb[row:row + 1], 0))[0])
         marks = [Mark(row, f"listed on rank {facts.rank[row]}")]
@@ -69,7 +70,7 @@ def twice(facts: Facts) -> Iterator[Finding]:
 def mixed(facts: Facts) -> Iterator[Finding]:
     """IL305: a backward is B, or I and W, never a mix; W asks for I."""
     p = facts.program
-    b, i, w = facts.first_B, facts.first_I, facts.first_W
+    b, i, w = (facts.listed[k] for k in (Kind.B, Kind.I, Kind.W))
     for key in np.flatnonzero((b >= 0) & ((i >= 0) | (w >= 0)))[:MANY]:
         s, m = divmod(int(key), facts.M)
         other = int(i[key] if i[key] >= 0 else w[key])
@@ -109,12 +110,13 @@ def missing_forwards(facts: Facts) -> Iterator[Finding]:
     if p.fragment or not facts.S or not M:
         return
     on_path = facts.footprint.on_path[facts.footprint.of].T.reshape(-1)      # index stage * M + mb
-    yield from _missing(facts, np.flatnonzero(on_path & (facts.first_F < 0)), "F", "forward")
-    if (facts.first_LOSS >= 0).any():
+    losses = facts.listed[Kind.LOSS]
+    yield from _missing(facts, np.flatnonzero(on_path & (facts.listed[Kind.F] < 0)), "F", "forward")
+    if (losses >= 0).any():
         last = on_path & (facts.footprint.next[facts.footprint.of].T.reshape(-1) < 0)
-        yield from _missing(facts, np.flatnonzero(last & (facts.first_LOSS < 0)), "LOSS", "loss")
-        for key in np.flatnonzero((facts.first_LOSS >= 0) & ~last)[:MANY]:
-            row = int(facts.first_LOSS[key])
+        yield from _missing(facts, np.flatnonzero(last & (losses < 0)), "LOSS", "loss")
+        for key in np.flatnonzero((losses >= 0) & ~last)[:MANY]:
+            row = int(losses[key])
             yield Finding("IL302", "R-ONCE", f"{p.show(row)}: the loss belongs to the last stage of the microbatch's path",
                           (Mark(row, "not the last stage"),), "put it on the last stage")
 
@@ -155,11 +157,15 @@ def producers(facts: Facts) -> Iterator[Finding]:
                 yield say(row, other, f"{p.show(other)} runs before {p.show(row)}, which brings its input",
                           f"receive before {p.show(other)}")
     for wait, send in ((Kind.WAIT_F, Kind.SEND_F), (Kind.WAIT_B, Kind.SEND_B)):
-        at = rows(wait)
-        sent = facts._first(send)[facts.stage[at] * M + facts.mb[at]] if len(at) else at
-        for row in at[(sent < 0) | (sent > at)][:MANY]:
-            yield Finding("IL312", "R-DEP-7", f"{p.show(row)} waits for a send that is not listed before it",
-                          (Mark(int(row), "nothing to wait for"),), "put the wait after its send")
+        waits = np.flatnonzero(kind == wait)
+        if len(waits):
+            earliest: dict[tuple[int, int, int], int] = {}
+            name = lambda row: (int(facts.rank[row]), int(facts.stage[row]), int(facts.mb[row]))
+            for row in np.flatnonzero(kind == send).tolist():
+                earliest.setdefault(name(row), row)
+            for row in [r for r in waits.tolist() if earliest.get(name(r), facts.n) > r][:MANY]:
+                yield Finding("IL312", "R-DEP-7", f"{p.show(row)} waits for a send that is not listed before it",
+                              (Mark(row, "nothing to wait for"),), "put the wait after its send")
     named = np.flatnonzero(np.isin(kind, [int(Kind.SEND), int(Kind.RECV)]))
     for row in np.flatnonzero(kind == Kind.WAIT):
         mine = facts.on_rank(named, facts.rank[row])

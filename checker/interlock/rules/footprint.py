@@ -29,14 +29,14 @@ def _by_key(facts: Facts, table: np.ndarray) -> np.ndarray:
 def missing(facts: Facts) -> Iterator[Finding]:
     """IL601, R-FOOT-1: no backward operation of the footprint is missing."""
     back, wwork = _by_key(facts, facts.footprint.back), _by_key(facts, facts.footprint.wwork)
-    b, i, w = facts.first_B >= 0, facts.first_I >= 0, facts.first_W >= 0
+    b, i, w = (facts.listed[k] >= 0 for k in (Kind.B, Kind.I, Kind.W))
     none = np.flatnonzero(back & ~b & ~i & ~w)
     half = np.flatnonzero(back & ~b & i & ~w & wwork)
     for keys, letter in ((none, "B"), (half, "W")):
         for key in keys[:MANY]:
             s, m = divmod(int(key), facts.M)
             rank = int(facts.rank_at(np.array([s]), np.array([m]))[0])
-            ran = int(facts.first_I[key] if letter == "W" else facts.first_F[key])
+            ran = int(facts.listed[Kind.I if letter == "W" else Kind.F][key])
             marks = (Mark(ran, "the input half, W never follows" if letter == "W" else "its forward"),) if ran >= 0 else ()
             more = f" (and {len(keys) - 1} more)" if len(keys) > 1 and key == keys[0] else ""
             step = " before the step" if (facts.kind == Kind.STEP).any() else ""
@@ -56,7 +56,7 @@ def excluded(facts: Facts) -> Iterator[Finding]:
     for row in rows[~table][:MANY].tolist():
         s, m = int(facts.stage[row]), int(facts.mb[row])
         if kind[row] == Kind.RECV_B:
-            why = f"stage {s} is frozen and nothing before it trains: no gradient comes back from the next stage"
+            why = f"stage {s} is frozen and nothing before it trains: there is no gradient edge from {_next(facts, row)} to stage {s}"
         elif kind[row] in (Kind.SEND_B, Kind.WAIT_B):
             why = f"nothing before stage {s} trains: no gradient goes back from it"
         else:
@@ -70,6 +70,11 @@ def excluded(facts: Facts) -> Iterator[Finding]:
             yield Finding("IL602", "R-FOOT-3" if frozen else "R-FOOT-2", f"{p.show(row)} must not exist: {why}",
                           (Mark(row, "excluded by the footprint"),), "leave it out, on both ends of the boundary"
                           if kind[row] in (Kind.RECV_B, Kind.SEND_B) else "leave it out")
+
+
+def _next(facts: Facts, row: int) -> str:
+    after = int(facts.neighbour(facts.footprint.next, np.array([row]))[0])
+    return f"stage {after}" if after >= 0 else "a stage that does not exist"
 
 
 def idle(facts: Facts) -> Iterator[Finding]:

@@ -116,7 +116,7 @@ class Usage:
             rows, s, m, nxt, cls = (x[has] for x in (rows, s, m, nxt, cls))
             away = f.rank_at(nxt, m) != f.rank[rows]
             size = tables[2, kind_of[m], s]
-            waited = f._first(Kind.WAIT_F)[s * M + m]
+            waited = f.first(Kind.WAIT_F)[s * M + m]
             here = end_of(f.first_F, nxt * M + m, rows)
             add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 2, rows)
             rows = X[X >= 0]                                  # gradients: made by X(n, m) for the stage before
@@ -126,7 +126,7 @@ class Usage:
             rows, s, m, before = (x[has] for x in (rows, s, m, before))
             away = f.rank_at(before, m) != f.rank[rows]
             size = tables[2, kind_of[m], before]
-            waited = f._first(Kind.WAIT_B)[s * M + m]
+            waited = f.first(Kind.WAIT_B)[s * M + m]
             here = end_of(X, before * M + m, rows)
             add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 3, rows)
             for kind, part, user in ((Kind.RECV_F, 2, f.first_F), (Kind.RECV_B, 3, X)):

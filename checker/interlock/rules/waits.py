@@ -208,12 +208,12 @@ def _consume(facts: Facts, units: _Units, waits: _Waits) -> None:
     end = lambda rows: units.end[units.of[rows]]
     X = np.where(facts.first_X >= 0, facts.first_X, facts.first_W)
     for kind, table in ((Kind.RECV_F, facts.first_F), (Kind.RECV_B, X),
-                        (Kind.SEND_F, facts._first(Kind.WAIT_F)), (Kind.SEND_B, facts._first(Kind.WAIT_B))):
+                        (Kind.SEND_F, facts.first(Kind.WAIT_F)), (Kind.SEND_B, facts.first(Kind.WAIT_B))):
         rows = at(kind)
         if len(rows):
             user = table[facts.stage[rows] * M + facts.mb[rows]]
             hit = (user >= 0) & (facts.rank[user] == facts.rank[rows])
-            waits.add(end(rows[hit]), facts.overlap_head[user[hit]], CONSUME)
+            waits.add(end(rows[hit]), user[hit], CONSUME)
     named = np.flatnonzero((facts.kind == Kind.SEND) | (facts.kind == Kind.RECV))
     for row in np.flatnonzero(facts.kind == Kind.WAIT).tolist():
         mine = facts.on_rank(named, facts.rank[row])

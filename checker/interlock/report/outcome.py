@@ -1,0 +1,106 @@
+"""What a run comes to: the outcome of each schedule, the counts, the exit code. Spec: verdicts.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..language.diagnostics import Diagnostic
+from ..program.ir import Program
+from ..rules.finding import Finding
+from ..rules.waits import MODELS
+from ..verdict import Answer, Checked, Expectation, Verdict
+from .style import count
+
+OUTCOMES = ("valid", "invalid as expected", "vacuous as expected", "invalid", "not as expected", "vacuous", "unknown")
+FAILING = {"invalid": 1, "not as expected": 1, "vacuous": 3, "unknown": 3}
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file that could not be checked: the diagnostics of its InputError."""
+
+    path: str
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def concerns(expectation: Expectation, answer: Answer) -> bool:
+    return not expectation.models or answer.model in expectation.models
+
+
+def expected(checked: Checked, answer: Answer) -> bool:
+    """Whether an expectation that was met names this verdict under this model. An unknown is never expected."""
+    return answer.verdict is not Verdict.UNKNOWN and any(
+        e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations)
+
+
+def outcome(checked: Checked) -> str:
+    """One of OUTCOMES: the first that holds of not as expected, invalid, unknown, vacuous, and of those that pass."""
+    if any(not e.met and e.verdict is not Verdict.UNKNOWN for e in checked.expectations):
+        return "not as expected"
+    loose = {a.verdict for a in checked.answers if not expected(checked, a)}
+    if Verdict.INVALID in loose:
+        return "invalid"
+    if Verdict.UNKNOWN in loose or not checked.answers:
+        return "unknown"
+    if any(not e.met for e in checked.expectations):
+        return "not as expected"
+    if Verdict.VACUOUS in loose:
+        return "vacuous"
+    found = {a.verdict for a in checked.answers}
+    return next((f"{v.value} as expected" for v in (Verdict.INVALID, Verdict.VACUOUS) if v in found), "valid")
+
+
+def exit_code(checked: Sequence[Checked], had_input_error: bool = False, internal: bool = False) -> int:
+    """The first that applies of 101, 2, 1, 3; 0 only if something was checked and all of it passed."""
+    if internal:
+        return 101
+    if had_input_error or not checked:
+        return 2
+    codes = {FAILING.get(outcome(c), 0) for c in checked}
+    return next((code for code in (1, 3) if code in codes), 0)
+
+
+def counts(checked: Iterable[Checked]) -> Counter:
+    return Counter(outcome(c) for c in checked)
+
+
+def summary(checked: Sequence[Checked], unread: Sequence[Unread] = ()) -> str:
+    """`12 files: 10 valid, 1 invalid as expected, 1 unknown`."""
+    files = len({c.path for c in checked} | {u.path for u in unread})
+    schedules = f", {count(len(checked), 'schedule')}" if len(checked) > files - len(unread) else ""
+    found = counts(checked)
+    parts = [f"{found[o]} {o}" for o in OUTCOMES if found[o]] + ([f"{len(unread)} not readable"] if unread else [])
+    return f"{count(files, 'file')}{schedules}: {', '.join(parts) or 'nothing checked'}"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A finding with the models it holds under, and the first answer that has it."""
+
+    finding: Finding
+    answer: Answer
+    models: tuple[str, ...]
+
+    @property
+    def program(self) -> Program | None:
+        return self.answer.program
+
+
+def shared(checked: Checked, *, every: bool = False) -> list[Shared]:
+    """Each finding once. A deadlock under one model is one under every stronger model too: only the weakest one's is told, unless `every`."""
+    merged: dict[tuple, tuple[Finding, Answer, list[str]]] = {}
+    strength = {m: i for i, m in enumerate(MODELS)}
+    for answer in sorted(checked.answers, key=lambda a: strength.get(a.model, len(strength))):
+        for f in answer.findings:
+            key = _same(f, every)
+            merged.setdefault(key, (f, answer, []))[2].append(answer.model)
+    return [Shared(f, a, tuple(dict.fromkeys(models))) for f, a, models in merged.values()]
+
+
+def _same(f: Finding, every: bool) -> tuple:
+    marks = tuple(m.row for m in f.marks)
+    if f.code == "IL402":
+        return (f.code, *((f.data.get("cause"), marks) if every else ()))
+    return (f.code, f.message, marks, f.severity)

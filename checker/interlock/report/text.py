@@ -1,0 +1,154 @@
+"""The report for people: a line for each schedule, its diagnostics, the picture of a deadlock, and a last line with the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ..language.source import Sources
+from ..verdict import Answer, Checked, Expectation, Verdict
+from ..witness.lines import picture
+from . import diagnostics
+from .outcome import Shared, Unread, concerns, expected, outcome, shared, summary
+from .style import Paint, count, listed, safe
+
+MOST_FINDINGS = 20               # of one schedule, unless verbose
+SourcesOf = Callable[[str], Sources | None]
+
+
+def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), color: bool = False, width: int = 80,
+           verbose: bool = False, box: bool = False) -> str:
+    """`sources_of(path)`: the sources of a file. `unread`: files with input errors. `box`: box-drawing characters may be used.
+
+    What is invalid as expected is told in one line, unless it is all there is or `verbose`.
+    """
+    paint = Paint(color)
+    blocks: list[list[str]] = []
+    for file in unread:
+        for d in file.diagnostics:
+            blocks.append(diagnostics.render(d, sources_of(file.path), file.path, width=width, paint=paint))
+    alone = len(checked) + len(unread) == 1
+    for c in checked:
+        blocks.append(list(_schedule(c, sources_of(c.path), paint, width, verbose, verbose or alone or outcome(c) != "invalid as expected", box)))
+    out: list[str] = []
+    for previous, block in zip([[], *blocks], blocks):
+        if out and (len(block) > 1 or len(previous) > 1):
+            out.append("")                               # files of one line each stand close
+        out += block
+    hint = _hint(checked, unread)
+    out += ([""] if out else []) + ([hint] if hint else []) + [paint(summary(checked, unread), "bold")]
+    return "\n".join(line.rstrip() for line in out) + "\n"
+
+
+def _schedule(c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, full: bool, box: bool) -> Iterator[str]:
+    yield from _verdict_line(c, paint)
+    for a in c.answers:
+        if a.verdict in (Verdict.UNKNOWN, Verdict.VACUOUS):
+            under = f"under {a.model}: " if len(c.answers) > 1 else ""
+            yield from _indented(f"{under}{a.reason}", width)
+    if not c.answers:
+        yield from _indented("no communication model was asked", width)
+    for e in c.expectations:
+        if not e.met:
+            yield f"{paint('error', 'error')}: {_unmet(c, e)}"
+        elif verbose:
+            yield f"  as expected: {_expectation(e)}"
+    if verbose:
+        yield from _figures(c)
+    for d in c.warnings:
+        yield ""
+        yield from diagnostics.render(d, sources, c.path, width=width, paint=paint)
+    if full:
+        yield from _findings(c, sources, paint, width, verbose, box)
+
+
+# ---- the line of a schedule -----------------------------------------------------------------------
+
+
+def _verdict_line(c: Checked, paint: Paint) -> Iterator[str]:
+    groups: dict[tuple, list[Answer]] = {}
+    for a in c.answers:
+        certified = a.verdict is Verdict.VALID and bool(a.certificates)
+        groups.setdefault((a.verdict, expected(c, a), certified, _codes(a)), []).append(a)
+    parts = []
+    for (verdict, hoped, certified, codes), answers in groups.items():
+        text = paint(verdict.value, verdict.value)
+        if hoped and verdict is not Verdict.VALID:
+            text += " as expected"
+        text += f" under {', '.join(a.model for a in answers)}"
+        if verdict is Verdict.VALID:
+            text += " (certificate checked by the kernel)" if certified else " (no certificate)"
+        parts.append(text + (f": {', '.join(codes)}" if codes else ""))
+    yield f"{safe(c.path)}: {safe(c.name)}: " + ("; ".join(parts) or paint("unknown", "unknown"))
+
+
+def _codes(a: Answer) -> tuple[str, ...]:
+    return tuple(sorted({f.code for f in a.errors})) if a.verdict is Verdict.INVALID else ()
+
+
+def _expectation(e: Expectation) -> str:
+    return e.verdict.value + (f" {e.code}" if e.code else "") + (f" under {', '.join(e.models)}" if e.models else "")
+
+
+def _unmet(c: Checked, e: Expectation) -> str:
+    found: dict[str, list[str]] = {}
+    for a in c.answers:
+        if concerns(e, a):
+            codes = _codes(a)
+            found.setdefault(a.verdict.value + (f" ({', '.join(codes)})" if codes else ""), []).append(a.model)
+    if not found:
+        return f"expected {_expectation(e)}, which was not asked"
+    if e.verdict is Verdict.UNKNOWN and set(found) == {"unknown"}:
+        return "expected unknown, found unknown: an unknown never passes"
+    one = len(found) == 1
+    return f"expected {_expectation(e)}, found " + listed(v if one else f"{v} under {', '.join(models)}" for v, models in found.items())
+
+
+def _indented(text: str, width: int) -> list[str]:
+    return ["  " + line for line in diagnostics.wrapped(text, width - 2)]
+
+
+def _figures(c: Checked) -> Iterator[str]:
+    for key, value in c.figures.items():
+        yield safe(f"  {key}: {', '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}")
+    yield f"  checked in {c.seconds:.2f} s"
+
+
+# ---- findings -------------------------------------------------------------------------------------
+
+
+def _findings(c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool) -> Iterator[str]:
+    found = sorted(shared(c, every=verbose), key=lambda s: ("error", "warning", "note").index(s.finding.severity.value))
+    most = len(found) if verbose else MOST_FINDINGS
+    for s in found[:most]:
+        yield ""
+        f = s.finding
+        if f.code == "IL402" and f.data.get("cause"):
+            f = replace(f, message=f"deadlock under {listed(f'`{m}`' for m in s.models)}: {f.data['cause']}")
+            detail = ()
+        else:
+            partly = len(s.models) < len(c.answers) and f.code != "IL307"
+            detail = (f"only under {listed(f'`{m}`' for m in s.models)}",) if partly else ()
+        d = diagnostics.of_finding(f, s.program, c.at, c.width, detail)
+        yield from diagnostics.render(d, sources, c.path, width=width, paint=paint)
+        yield from _picture(s, paint, width, box)
+    if len(found) > most:
+        yield ""
+        yield f"... {count(len(found) - most, 'more finding')} (all with --verbose)"
+
+
+def _picture(s: Shared, paint: Paint, width: int, box: bool) -> Iterator[str]:
+    """The ranks' lines of a deadlock, if it was run: `replay` has the rows that ended in `done`."""
+    done = getattr(s.answer.replay, "done", None)
+    if s.program is None or done is None or s.finding.code not in ("IL402", "IL307") or not s.finding.walk:
+        return
+    yield ""
+    yield f"  replayed: {len(done):,} of {len(s.program.order):,} operations end, then nothing moves"
+    for line in picture(s.program, done, s.finding.walk, width - 2, box=box):
+        yield "  " + paint.operations(safe(line)) if line else ""
+
+
+def _hint(checked: Sequence[Checked], unread: Sequence[Unread]) -> str:
+    codes = sorted({f.code for c in checked if outcome(c) in ("invalid", "not as expected") for a in c.answers for f in a.errors}
+                   | {d.code for u in unread for d in u.diagnostics})
+    return f"`interlock explain {codes[0]}` gives the rule, an example and the repair" if codes else ""

@@ -1,0 +1,1 @@
+"""Counterexamples: told (story), repaired (repair), drawn (lines), and replayed (executor)."""

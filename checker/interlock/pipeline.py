@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from .language.diagnostics import Diagnostic, InputError
 from .language.source import Source, Sources
+from .rules.finding import Finding, Severity
 from .verdict import Answer, Checked, Expectation, Verdict
 
 DEFAULT_MODEL = "pair"
@@ -107,7 +108,8 @@ def _unless(answer: Answer, undecided: Sequence[str], vacuous: str) -> Answer:
     if answer.verdict is Verdict.VALID and vacuous:
         return replace(answer, verdict=Verdict.VACUOUS, reason=vacuous)
     if answer.verdict is Verdict.VALID and undecided:
-        return replace(answer, verdict=Verdict.UNKNOWN, reason="; ".join(undecided))
+        notes = tuple(Finding("IL901", "R-REQ-1", reason, severity=Severity.NOTE) for reason in undecided)
+        return replace(answer, verdict=Verdict.UNKNOWN, reason="; ".join(undecided), findings=answer.findings + notes)
     return answer
 
 

@@ -35,8 +35,9 @@ def test_the_first_code_that_applies():
     some = [of([V]), of([U])]
     assert exit_code(some) == 3
     assert exit_code([*some, of([I])]) == 1
-    assert exit_code([*some, of([I])], had_input_error=True) == 2
-    assert exit_code(some, had_input_error=True, internal=True) == 101
+    assert exit_code([*some, of([I])], [Unread("a.sched", ())]) == 2
+    assert exit_code(some, [Unread("a.sched", ())], internal=True) == 101
+    assert exit_code([], [Unread("a.sched", (), as_expected=True)]) == 0
     assert exit_code([]) == 2                                           # a gate that checked nothing has not passed
 
 

@@ -8,6 +8,7 @@ from ..language import ast
 from ..language.diagnostics import error
 from .elaborate import Elaborated
 from .expr import evaluate
+from .names import list_of, nearest
 
 _UNDECIDED = {
     "bubble": "the performance model", "exposure": "the performance model", "makespan": "the performance model",
@@ -42,9 +43,13 @@ def requirements(schedule: Elaborated) -> Requirements:
                     limit = _limit(figure, right, {"P": P, "M": M} | ({variable: r} if variable else {})) - (operator == "<")
                     table[r] = limit if table[r] is None else min(table[r], limit)
             case condition:
-                what = _figure(condition.left)[0] if isinstance(condition, ast.Compare) else getattr(condition, "text", "")
-                needs = _UNDECIDED.get(what, "a later version")
-                undecided.append(f"`require {what or 'this'}` is decided by {needs}, which this version lacks")
+                what = _figure(condition.left if isinstance(condition, ast.Compare) else condition)[0]
+                if what in ("peak", "in_flight"):
+                    raise error("IL210", f"`{what}` is bounded from above", condition.span, help=f"write `{what} <= ..`")
+                if what not in _UNDECIDED:
+                    known = ["peak", "in_flight", "bounded_stash", *_UNDECIDED]
+                    raise error("IL107", f"`{what or 'this'}` is no figure that `require` knows", condition.span, "unknown", nearest(what, known) or f"known: {list_of(known)}")
+                undecided.append(f"`require {what}` is decided by {_UNDECIDED[what]}, which this version lacks")
     undecided += ["`assume .. in` asks for every value of an interval, which this version does not decide"] * bool(schedule.assumes)
     undecided += ["`prove` is decided by the `prove` command, which this version lacks"] * bool(schedule.proves)
     given = lambda table: tuple(table) if any(x is not None for x in table) else None

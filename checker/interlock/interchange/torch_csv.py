@@ -28,12 +28,12 @@ _WORD_OF = {kind: word for word, kind in WORDS.items()}
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """What a CSV cannot say of itself. `placement`: the rank of every stage, or `loop`, `vee`; None: as in the file."""
+    """What a CSV cannot say of itself. `placement`: the rank of every stage, or `loop`, `vee`; None: as in the file. `frozen`: stages, or `all`."""
 
     format: Literal["auto", "compute-only", "compute-comms"] = "auto"
     placement: Literal["loop", "vee"] | tuple[int, ...] | None = None
     microbatches: int | None = None
-    frozen: frozenset[int] = frozenset()
+    frozen: frozenset[int] | Literal["all"] = frozenset()
 
 
 class NotExpressible(ValueError):
@@ -79,10 +79,11 @@ def read(source: Source, options: CsvOptions = CsvOptions()) -> Program:
     order = _order(source, cells, ranks)
     stages = _count_stages(order)
     placement = _placement(order, stages, ranks, options)
-    if odd := sorted(s for s in options.frozen if not 0 <= s < stages):
+    frozen = frozenset(range(stages)) if options.frozen == "all" else options.frozen
+    if odd := sorted(s for s in frozen if not 0 <= s < stages):
         raise error("IL204", f"stage {odd[0]} is declared frozen, and the file has stages 0 to {stages - 1}", help="name stages of the file as frozen")
     return Program(ranks, _count_microbatches(order, options),
-                   tuple(Layer(f"stage{s}", trainable=s not in options.frozen) for s in range(stages)),
+                   tuple(Layer(f"stage{s}", trainable=s not in frozen) for s in range(stages)),
                    tuple(Stage("stages", s, s + 1, rank=r) for s, r in enumerate(placement)),
                    order, inserted=not comms, reductions_inserted=not comms, placeholders=True)
 

@@ -28,6 +28,7 @@ def render(checked: Sequence[Checked], sources_of: Callable[[str], Sources | Non
     files: dict[str, dict] = {}
     for u in unread:
         file = files.setdefault(u.path, {"path": u.path, "errors": [], "schedules": []})
+        file["as_expected"] = u.as_expected
         file["errors"] += [_diagnostic(d, sources_of(u.path), u.path) for d in u.diagnostics]
     for c in checked:
         file = files.setdefault(c.path, {"path": c.path, "errors": [], "schedules": []})
@@ -36,8 +37,9 @@ def render(checked: Sequence[Checked], sources_of: Callable[[str], Sources | Non
     report = {
         "format": FORMAT,
         "files": list(files.values()),
-        "summary": {"files": len(files), "schedules": len(checked), "not readable": len(unread)} | {o: found[o] for o in OUTCOMES},
-        "exit_code": exit_code(checked, bool(unread), internal),
+        "summary": {"files": len(files), "schedules": len(checked), "not readable": sum(not u.as_expected for u in unread),
+                    "refused as expected": sum(u.as_expected for u in unread)} | {o: found[o] for o in OUTCOMES},
+        "exit_code": exit_code(checked, unread, internal),
     }
     return json.dumps(_plain(report), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 

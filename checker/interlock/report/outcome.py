@@ -19,10 +19,11 @@ FAILING = {"invalid": 1, "not as expected": 1, "vacuous": 3, "unknown": 3}
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that could not be checked: the diagnostics of its InputError."""
+    """A file that could not be checked: the diagnostics of its InputError. `as_expected`: its header comment asks for them."""
 
     path: str
     diagnostics: tuple[Diagnostic, ...]
+    as_expected: bool = False
 
 
 def concerns(expectation: Expectation, answer: Answer) -> bool:
@@ -52,11 +53,11 @@ def outcome(checked: Checked) -> str:
     return next((f"{v.value} as expected" for v in (Verdict.INVALID, Verdict.VACUOUS) if v in found), "valid")
 
 
-def exit_code(checked: Sequence[Checked], had_input_error: bool = False, internal: bool = False) -> int:
-    """The first that applies of 101, 2, 1, 3; 0 only if something was checked and all of it passed."""
+def exit_code(checked: Sequence[Checked], unread: Sequence[Unread] = (), internal: bool = False) -> int:
+    """The first that applies of 101, 2, 1, 3; 0 only if something was checked (or refused as expected) and all of it passed."""
     if internal:
         return 101
-    if had_input_error or not checked:
+    if any(not u.as_expected for u in unread) or not (checked or unread):
         return 2
     codes = {FAILING.get(outcome(c), 0) for c in checked}
     return next((code for code in (1, 3) if code in codes), 0)
@@ -71,7 +72,8 @@ def summary(checked: Sequence[Checked], unread: Sequence[Unread] = ()) -> str:
     files = len({c.path for c in checked} | {u.path for u in unread})
     schedules = f", {count(len(checked), 'schedule')}" if len(checked) > files - len(unread) else ""
     found = counts(checked)
-    parts = [f"{found[o]} {o}" for o in OUTCOMES if found[o]] + ([f"{len(unread)} not readable"] if unread else [])
+    refused = Counter("refused as expected" if u.as_expected else "not readable" for u in unread)
+    parts = [f"{found[o]} {o}" for o in OUTCOMES if found[o]] + [f"{n} {what}" for what, n in sorted(refused.items(), reverse=True)]
     return f"{count(files, 'file')}{schedules}: {', '.join(parts) or 'nothing checked'}"
 
 

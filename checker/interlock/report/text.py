@@ -24,10 +24,12 @@ def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequenc
     """
     paint = Paint(color)
     blocks: list[list[str]] = []
-    for file in unread:
-        for d in file.diagnostics:
-            blocks.append(diagnostics.render(d, sources_of(file.path), file.path, width=width, paint=paint))
     alone = len(checked) + len(unread) == 1
+    for file in unread:
+        if file.as_expected:
+            blocks.append([f"{safe(file.path)}: refused as expected: {listed(sorted({d.code for d in file.diagnostics}))}"])
+        for d in () if file.as_expected and not (alone or verbose) else file.diagnostics:
+            blocks.append(diagnostics.render(d, sources_of(file.path), file.path, width=width, paint=paint))
     for c in checked:
         blocks.append(list(_schedule(c, sources_of(c.path), paint, width, verbose, verbose or alone or outcome(c) != "invalid as expected", box)))
     out: list[str] = []
@@ -119,6 +121,8 @@ def _figures(c: Checked) -> Iterator[str]:
 
 def _findings(c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool) -> Iterator[str]:
     found = sorted(shared(c, every=verbose), key=lambda s: ("error", "warning", "note").index(s.finding.severity.value))
+    if not verbose:                                      # the verdict line gives the reason of an unknown
+        found = [s for s in found if s.finding.code != "IL901"]
     most = len(found) if verbose else MOST_FINDINGS
     for s in found[:most]:
         yield ""

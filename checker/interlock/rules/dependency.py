@@ -50,8 +50,8 @@ def placement(facts: Facts) -> Iterator[Finding]:
         if len(home):
             marks.append(Mark(int(home[0]), f"stage {stage} runs on rank {where}"))
         owner = f" for microbatch {facts.mb[row]}" if p.stages[stage].replicated else ""
-        yield Finding("IL304", "R-ONCE", f"{p.show(row)} is on rank {facts.rank[row]}, but stage {stage} lies on rank {where}{owner}: "
-                      "one stage on two ranks", tuple(marks), f"move it to rank {where}, or change the placement")
+        yield Finding("IL304", "R-ONCE", f"{p.show(row)} is on rank {facts.rank[row]}, but stage {stage} lies on rank {where}{owner}"
+                      + (": one stage on two ranks" if len(home) else ""), tuple(marks), f"move it to rank {where}, or change the placement")
 
 
 def twice(facts: Facts) -> Iterator[Finding]:
@@ -204,7 +204,8 @@ def reductions(facts: Facts) -> Iterator[Finding]:
                 yield Finding("IL308", "R-DEP-5", f"there is no reduction of the gradients of stage {s} on rank {r}", (),
                               f"add {s}REDUCE after the last backward of stage {s}", rank=r)
             for row in mine[1:]:
-                yield Finding("IL605" if stage.replicated else "IL308", "R-DEP-5", f"{p.show(row)} is listed twice on rank {r}",
+                code, rule = ("IL605", "R-RANK") if stage.replicated else ("IL308", "R-DEP-5")
+                yield Finding(code, rule, f"{p.show(row)} is listed twice on rank {r}",
                               (Mark(int(row), "a second time"), Mark(int(mine[0]), "first here")), "reduce once a step")
     yield from _named_once(facts)
     if asked:

@@ -52,7 +52,6 @@ def excluded(facts: Facts) -> Iterator[Finding]:
     rows = np.flatnonzero(facts.placed & np.isin(kind, [int(k) for k in (Kind.B, Kind.I, Kind.W, Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)]))
     crossing = np.isin(kind[rows], [int(Kind.SEND_B), int(Kind.WAIT_B)])
     table = np.where(crossing, fp.cross[facts.cls[rows], facts.stage[rows]], fp.back[facts.cls[rows], facts.stage[rows]])
-    frozen = ~fp.reduce.any()
     for row in rows[~table][:MANY].tolist():
         s, m = int(facts.stage[row]), int(facts.mb[row])
         if kind[row] == Kind.RECV_B:
@@ -61,8 +60,9 @@ def excluded(facts: Facts) -> Iterator[Finding]:
             why = f"nothing before stage {s} trains: no gradient goes back from it"
         else:
             why = f"stage {s} and everything before it is frozen: no gradient path reaches it"
+        frozen = not fp.wwork[fp.of[m]].any()
         if frozen:
-            why = "nothing trains, so there is no backward"
+            why = f"nothing on the path of microbatch {m} trains, so it has no backward"
         if p.placeholders:
             yield Finding("IL603", "R-FOOT-2", f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}",
                           (Mark(row, "does nothing"),), "", Severity.WARNING)
@@ -93,5 +93,5 @@ def idle(facts: Facts) -> Iterator[Finding]:
 
 def nothing_trains(facts: Facts) -> Iterator[Finding]:
     """IL604, R-FOOT-3: forward only."""
-    if not facts.footprint.reduce.any():
+    if not facts.footprint.back[facts.footprint.of].any():
         yield Finding("IL604", "R-FOOT-3", "nothing trains: forward only", (), "", Severity.NOTE)

@@ -1,0 +1,88 @@
+"""Text to syntax tree, with every error of the text in one run."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import replace
+from itertools import islice
+
+from . import ast, check
+from .diagnostics import InputError, error
+from .recovery import MOST_ERRORS, Run
+from .source import Source, Span
+
+LARGEST_FILE = 8 * 2**20                        # bytes
+DEEPEST = 64                                    # braces, parentheses, brackets
+
+_BRACKETS = re.compile(r'#[^\n]*|"[^"\n]*"|[{}()\[\]]')
+_EXPECT = re.compile(r"#\s*expect:\s*(valid|invalid|unknown|vacuous)((?:[ \t,]+IL[0-9]{3})*)"
+                     r"(?:[ \t]+under[ \t]+([a-z]+(?:[ \t]*,[ \t]*[a-z]+)*))?[ \t\r]*")
+
+_LOCK = threading.Lock()                        # the parser and its builder are one, made once
+
+
+def parse(source: Source) -> ast.File:
+    """The syntax tree of a text. Raises InputError with every IL1xx diagnostic found (spec/language.md)."""
+    try:
+        _check_text(source)
+        with _LOCK:
+            file, syntax, mistakes = Run(source).go()
+        places = [d.labels[0].span.at for d in syntax]
+        found = syntax + [m for m in mistakes if not any(_inside(at, m.labels[0].span) for at in places)]
+        if not syntax:
+            found += islice(check.check(file), MOST_ERRORS)
+        if found:
+            raise InputError(*sorted(found, key=lambda d: d.labels[0].span.at)[:MOST_ERRORS])
+    except InputError as e:
+        raise InputError(*(replace(d, rule=f"R-SYN-{d.code[-1]}") for d in e.diagnostics)) from None
+    return file
+
+
+def _inside(at: int, span: Span) -> bool:
+    """A mistake around an unreadable place may come from that place alone."""
+    return span.at < at < span.at + span.width
+
+
+def decode(name: str, data: bytes) -> str:
+    """The text of a file's bytes. Raises InputError (IL104, IL105)."""
+    if len(data) > LARGEST_FILE:
+        raise error("IL104", f"{name} has {len(data):,} bytes; the most is {LARGEST_FILE:,}", help="use a skeleton, or repeats such as `0F0..3`")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise error("IL105", f"{name} is not text: byte {e.start} is not UTF-8", help="a `.sched` file is UTF-8 text") from None
+
+
+def header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]:
+    """`# expect: invalid IL101` in the comments a text begins with; read without parsing it."""
+    found = []
+    at = 0
+    for line in text.split("\n"):
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+        start = at + len(line) - len(line.lstrip())
+        if match := _EXPECT.fullmatch(line.strip()):
+            def words(group):
+                spans = re.compile(r"\w+").finditer(match.string, *match.span(group)) if match[group] else ()
+                return tuple(ast.Word(w.group(), Span(base + start + w.start(), len(w.group()))) for w in spans)
+            found.append(ast.Expect(match[1], words(2), words(3), Span(base + start, len(match.group()))))
+        at += len(line) + 1
+    return tuple(found)
+
+
+def _check_text(source: Source) -> None:
+    text, base = source.text, source.base
+    if len(text) > LARGEST_FILE or len(text) > LARGEST_FILE // 4 and len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE:
+        raise error("IL104", f"{source.name} is larger than {LARGEST_FILE // 2**20} MiB", Span(base, 1), help="use a skeleton, or repeats such as `0F0..3`")
+    if bad := re.search("[\0\ud800-\udfff\ufffd]", text):
+        raise error("IL105", f"{source.name} is not text", Span(base + bad.start(), 1), "not a character", "a `.sched` file is UTF-8 text")
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        sign = match.group()
+        if sign in "{([":
+            depth += 1
+            if depth > DEEPEST:
+                raise error("IL104", f"nesting deeper than {DEEPEST}", Span(base + match.start(), 1), "here", "name parts with `let`, or close what is open")
+        elif sign in "})]" and depth:
+            depth -= 1

@@ -102,26 +102,27 @@ def _reductions(facts: Facts, gaps: _Gaps) -> None:
     late = np.iinfo(np.int64).max
     weight = np.flatnonzero(((facts.kind == Kind.W) | (facts.kind == Kind.B)) & facts.placed)
     everywhere = np.arange(program.ranks)
-    for s, stage in enumerate(program.stages):
-        if not fp.reduce[s]:
-            continue
-        if stage.replicated:
-            gaps.add(everywhere, end, late, len(program.ties) + s, Kind.REDUCE, s, -1)
-            continue
-        rows = weight[facts.stage[weight] == s]
-        gap = program.order.start[stage.rank]
-        if len(rows):
-            gap = rows.max() + 1
-            if gap < facts.n and facts.overlap_head[gap] == gap - 1:
-                gap += 1
-        gaps.add([stage.rank], [gap], -1, s, Kind.REDUCE, s, -1)
+    turn = len(program.ties)                                  # at the end: ties, then stages, then STEP
     for number, tie in enumerate(program.ties):
         ranks = tie_ranks(program, tie)
         if len(ranks) > 1 and any(fp.reduce[s] for s in tie.stages):
-            name = program.names.index(tie.name)
-            gaps.add(ranks, end[ranks], late, number, Kind.REDUCE_TIE, -1, -1, tie.comm, name)
+            gaps.add(ranks, end[ranks], late, number, Kind.REDUCE_TIE, -1, -1, tie.comm, program.names.index(tie.name))
+    tied = {s for tie in program.ties for s in tie.stages}
+    for s, stage in enumerate(program.stages):
+        if not fp.reduce[s]:
+            continue
+        rows = weight[facts.stage[weight] == s]
+        if stage.replicated:
+            gaps.add(everywhere, end, late, turn + s, Kind.REDUCE, s, -1)
+        elif s in tied or not len(rows):
+            gaps.add([stage.rank], end[[stage.rank]], late, turn + s, Kind.REDUCE, s, -1)
+        else:
+            gap = rows.max() + 1
+            if gap < facts.n and facts.overlap_head[gap] == gap - 1:
+                gap += 1
+            gaps.add([stage.rank], [gap], -1, s, Kind.REDUCE, s, -1)
     if not (facts.kind == Kind.STEP).any():
-        gaps.add(everywhere, end, late, len(program.ties) + facts.S, Kind.STEP, -1, -1)
+        gaps.add(everywhere, end, late, turn + facts.S, Kind.STEP, -1, -1)
 
 
 def tie_ranks(program: Program, tie) -> list[int]:

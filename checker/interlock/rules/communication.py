@@ -10,7 +10,7 @@ import numpy as np
 
 from ..program.facts import IS_SEND, IS_TRANSFER, Facts, occurrence
 from ..program.ir import Kind
-from .dependency import MANY
+from .alike import MANY
 from .finding import Finding, Mark
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..program.facts import HAS_MICROBATCH, HAS_STAGE, Facts
+from ..program.facts import HAS_MICROBATCH, Facts
 from ..program.ir import Kind
 from ..program.transfers import tie_ranks
+from .alike import MANY, alike, more
 from .finding import Finding, Mark, Severity
 
 _NAMES = {Kind.F: "forward", Kind.B: "backward", Kind.I: "input gradient", Kind.W: "weight gradient", Kind.LOSS: "loss"}
-MANY = 20                                             # findings of one code that are worth printing
-
 
 def check(facts: Facts) -> Iterator[Finding]:
     for rule in (ranges, placement, twice, mixed, local_order, missing_forwards, producers, reductions, reduction_order,
@@ -27,22 +26,28 @@ def ranges(facts: Facts) -> Iterator[Finding]:
     for row in np.flatnonzero(~facts.stage_ok)[:MANY]:
         yield Finding("IL314", "R-ONCE", f"{p.show(row)} names stage {facts.stage[row]}, but the stages are 0 to {facts.S - 1}",
                       (Mark(row, "no such stage"),), "use a stage of the schedule, or declare this one")
-    for row in np.flatnonzero(facts.stage_ok & ~facts.mb_ok)[:MANY]:
-        m = int(facts.mb[row])
+    rows = np.flatnonzero(facts.stage_ok & ~facts.mb_ok)
+    for row, count in alike(rows, facts.rank[rows], facts.mb[rows], np.where(_in_range(facts, rows), facts.stage[rows], -1)):
+        m, others = int(facts.mb[row]), more(count, f"on rank {facts.rank[row]}")
         if 0 <= m < facts.M:
             yield Finding("IL306", "R-MB", f"{p.show(row)}: microbatch {m} does not visit stage {facts.stage[row]}, "
-                          "since it lacks the stage's modality", (Mark(row, "not on the path of this microbatch"),),
+                          f"since it lacks the stage's modality{others}", (Mark(row, "not on the path of this microbatch"),),
                           "drop the operation, or say that the microbatch has the modality")
         else:
-            yield Finding("IL306", "R-MB", f"{p.show(row)} uses microbatch {m} where 0 to {facts.M - 1} are asked",
+            yield Finding("IL306", "R-MB", f"{p.show(row)} uses microbatch {m} where 0 to {facts.M - 1} are asked{others}",
                           (Mark(row, "no such microbatch"),), f"every rank runs the same microbatches, 0 to {facts.M - 1}")
+
+
+def _in_range(facts: Facts, rows: np.ndarray) -> np.ndarray:
+    return (facts.mb[rows] >= 0) & (facts.mb[rows] < facts.M)
 
 
 def placement(facts: Facts) -> Iterator[Finding]:
     """IL304: an operation is on the rank of its stage."""
     p = facts.program
     waits = (facts.kind == Kind.WAIT_F) | (facts.kind == Kind.WAIT_B)       # IL312 speaks of them
-    for row in np.flatnonzero(facts.stage_ok & facts.mb_ok & ~facts.rank_ok & ~waits)[:MANY]:
+    rows = np.flatnonzero(facts.stage_ok & facts.mb_ok & ~facts.rank_ok & ~waits)
+    for row, count in alike(rows, facts.rank[rows], facts.stage[rows]):
         stage = int(facts.stage[row])
         where = int(facts.rank_at(facts.stage[row:row + 1], np.maximum(facts.mb[row:row + 1], 0))[0])
         marks = [Mark(row, f"listed on rank {facts.rank[row]}")]
@@ -51,20 +56,21 @@ def placement(facts: Facts) -> Iterator[Finding]:
             marks.append(Mark(int(home[0]), f"stage {stage} runs on rank {where}"))
         owner = f" for microbatch {facts.mb[row]}" if p.stages[stage].replicated else ""
         yield Finding("IL304", "R-ONCE", f"{p.show(row)} is on rank {facts.rank[row]}, but stage {stage} lies on rank {where}{owner}"
-                      + (": one stage on two ranks" if len(home) else ""), tuple(marks), f"move it to rank {where}, or change the placement")
+                      + (": one stage on two ranks" if len(home) else "") + more(count, f"of stage {stage}"),
+                      tuple(marks), f"move it to rank {where}, or change the placement")
 
 
 def twice(facts: Facts) -> Iterator[Finding]:
     """IL303: nothing is listed twice."""
-    p = facts.program
     rows = np.flatnonzero((facts.kind <= Kind.LOSS) & facts.stage_ok & facts.mb_ok)
     key = (facts.kind[rows].astype(np.int64) * facts.S + facts.stage[rows]) * max(facts.M, 1) + facts.mb[rows]
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    for i in np.flatnonzero(first[inverse] != np.arange(len(rows)))[:MANY]:
+    again = np.flatnonzero(first[inverse] != np.arange(len(rows)))
+    for i, count in alike(again, facts.kind[rows[again]], facts.stage[rows[again]]):
         row, before = int(rows[i]), int(rows[first[inverse[i]]])
         kind = Kind(int(facts.kind[row]))
-        yield Finding("IL303", "R-ONCE", f"the {_NAMES[kind]} of microbatch {facts.mb[row]} on stage {facts.stage[row]} is listed twice",
-                      (Mark(row, "a second time"), Mark(before, "first here")), "delete one of the two")
+        yield Finding("IL303", "R-ONCE", f"the {_NAMES[kind]} of microbatch {facts.mb[row]} on stage {facts.stage[row]} is listed twice"
+                      + more(count, "of the stage"), (Mark(row, "a second time"), Mark(before, "first here")), "delete one of the two")
 
 
 def mixed(facts: Facts) -> Iterator[Finding]:
@@ -122,13 +128,12 @@ def missing_forwards(facts: Facts) -> Iterator[Finding]:
 
 
 def _missing(facts: Facts, keys: np.ndarray, letter: str, word: str) -> Iterator[Finding]:
-    for key in keys[:MANY]:
-        s, m = divmod(int(key), facts.M)
+    for key, count in alike(keys, keys // facts.M):
+        s, m = divmod(key, facts.M)
         rank = int(facts.rank_at(np.array([s]), np.array([m]))[0])
         others = np.flatnonzero((facts.stage == s) & (facts.rank == rank) & facts.placed & HAS_MICROBATCH[facts.kind])
         marks = (Mark(int(others[0]), f"stage {s} runs here, on rank {rank}"),) if len(others) else ()
-        more = f" (and {len(keys) - 1} more)" if len(keys) > 1 and key == keys[0] else ""
-        yield Finding("IL302", "R-ONCE", f"{s}{letter}{m} is missing: stage {s} never runs the {word} of microbatch {m}{more}",
+        yield Finding("IL302", "R-ONCE", f"{s}{letter}{m} is missing: stage {s} never runs the {word} of microbatch {m}{more(count, 'of the stage')}",
                       marks, f"add {s}{letter}{m} to rank {rank}", rank=rank)
 
 

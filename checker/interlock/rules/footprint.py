@@ -8,7 +8,7 @@ import numpy as np
 
 from ..program.facts import Facts
 from ..program.ir import Kind
-from .dependency import MANY
+from .alike import MANY, alike, more
 from .finding import Finding, Mark, Severity
 
 
@@ -33,16 +33,15 @@ def missing(facts: Facts) -> Iterator[Finding]:
     none = np.flatnonzero(back & ~b & ~i & ~w)
     half = np.flatnonzero(back & ~b & i & ~w & wwork)
     for keys, letter in ((none, "B"), (half, "W")):
-        for key in keys[:MANY]:
-            s, m = divmod(int(key), facts.M)
+        for key, count in alike(keys, keys // facts.M):
+            s, m = divmod(key, facts.M)
             rank = int(facts.rank_at(np.array([s]), np.array([m]))[0])
             ran = int(facts.listed[Kind.I if letter == "W" else Kind.F][key])
             marks = (Mark(ran, "the input half, W never follows" if letter == "W" else "its forward"),) if ran >= 0 else ()
-            more = f" (and {len(keys) - 1} more)" if len(keys) > 1 and key == keys[0] else ""
             step = " before the step" if (facts.kind == Kind.STEP).any() else ""
             what = (f"{s}W{m} is missing{step}: the weight gradient of microbatch {m} on stage {s} is never computed" if letter == "W" else
                     f"microbatch {m} has no backward on stage {s}, which a trainable layer at or before it asks for")
-            yield Finding("IL601", "R-FOOT-1", what + more, marks,
+            yield Finding("IL601", "R-FOOT-1", what + more(count, "of the stage"), marks,
                           f"add {s}{letter}{m} to rank {rank}, or declare what is frozen", rank=rank)
 
 
@@ -52,7 +51,8 @@ def excluded(facts: Facts) -> Iterator[Finding]:
     rows = np.flatnonzero(facts.placed & np.isin(kind, [int(k) for k in (Kind.B, Kind.I, Kind.W, Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)]))
     crossing = np.isin(kind[rows], [int(Kind.SEND_B), int(Kind.WAIT_B)])
     table = np.where(crossing, fp.cross[facts.cls[rows], facts.stage[rows]], fp.back[facts.cls[rows], facts.stage[rows]])
-    for row in rows[~table][:MANY].tolist():
+    rows = rows[~table]
+    for row, count in alike(rows, kind[rows], facts.stage[rows]):
         s, m = int(facts.stage[row]), int(facts.mb[row])
         if kind[row] == Kind.RECV_B:
             why = f"stage {s} is frozen and nothing before it trains: there is no gradient edge from {_next(facts, row)} to stage {s}"
@@ -64,10 +64,10 @@ def excluded(facts: Facts) -> Iterator[Finding]:
         if frozen:
             why = f"nothing on the path of microbatch {m} trains, so it has no backward"
         if p.placeholders:
-            yield Finding("IL603", "R-FOOT-2", f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}",
+            yield Finding("IL603", "R-FOOT-2", f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}{more(count, 'of the stage')}",
                           (Mark(row, "does nothing"),), "", Severity.WARNING)
         else:
-            yield Finding("IL602", "R-FOOT-3" if frozen else "R-FOOT-2", f"{p.show(row)} must not exist: {why}",
+            yield Finding("IL602", "R-FOOT-3" if frozen else "R-FOOT-2", f"{p.show(row)} must not exist: {why}{more(count, 'of the stage')}",
                           (Mark(row, "excluded by the footprint"),), "leave it out, on both ends of the boundary"
                           if kind[row] in (Kind.RECV_B, Kind.SEND_B) else "leave it out")
 

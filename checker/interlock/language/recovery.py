@@ -62,28 +62,53 @@ class Run:
     def go(self) -> tuple[ast.File | None, list[Diagnostic], list[Diagnostic]]:
         from lark.exceptions import UnexpectedCharacters, UnexpectedInput
         from lark.lexer import Token
+        from lark.parsers.lalr_analysis import Shift
 
+        self.shift = Shift
         self.interactive = self.parser.parse_interactive(self.text)
         self.state, self.lexer = self.interactive.parser_state, self.interactive.lexer_thread
         self.states = self.state.parse_conf.states
-        feed = self.state.feed_token
         while True:
             try:
-                for token in self.lexer.lex(self.state):
-                    feed(token)
-                    self.last = token
-                end = Token("$END", "", len(self.text), end_pos=len(self.text))
-                return feed(end, is_end=True), self.errors, self.builder.errors
+                at = self._feed_all()
             except UnexpectedInput as e:
                 at = e.pos_in_stream if isinstance(e, UnexpectedCharacters) else e.token.start_pos
-                if not self._recover(at):
-                    return None, self.errors, self.builder.errors
+            if at < 0:
+                end = Token("$END", "", len(self.text), end_pos=len(self.text))
+                return self.state.feed_token(end, is_end=True), self.errors, self.builder.errors
+            if not self._recover(at):
+                return None, self.errors, self.builder.errors
+
+    def _feed_all(self) -> int:
+        """Feeds words as far as they fit: the place of the first that does not, -1 at a good end."""
+        feed, fits = self.state.feed_token, self._fits
+        for token in self.lexer.lex(self.state):
+            if not fits(token.type):
+                return token.start_pos
+            feed(token)
+            self.last = token
+        return -1 if fits("$END") else len(self.text)
+
+    def _fits(self, terminal: str) -> bool:
+        """Whether the parser can go on with a terminal; asked first, as it would reduce before it finds that it cannot."""
+        stack = self.state.state_stack
+        action = self.states[stack[-1]].get(terminal)
+        if action is None or action[0] is self.shift:
+            return action is not None
+        stack = stack[:]
+        while action is not None and action[0] is not self.shift:
+            if length := len(action[1].expansion):
+                del stack[-length:]
+            stack.append(self.states[stack[-1]][action[1].origin.name][1])
+            if terminal == "$END" and stack[-1] == self.state.parse_conf.end_state:
+                return True
+            action = self.states[stack[-1]].get(terminal)
+        return action is not None
 
     # ---- where the parser stands ----------------------------------------------------------------
 
     def _shifts(self, state, terminal: str) -> bool:
-        from lark.parsers.lalr_analysis import Shift
-        return self.states[state].get(terminal, (None,))[0] is Shift
+        return self.states[state].get(terminal, (None,))[0] is self.shift
 
     def _block_depth(self, below: int) -> int:
         """How much of the stack (its first `below` states) is the innermost block and what is complete in it."""
@@ -192,6 +217,8 @@ class Run:
         """A line that begins with a statement of an outer block: this one was not closed. Goes on in the outer one."""
         if found == "else" and block == "if":
             self._report(Span(self.base + brace, 1), "the `{` of `if` is never closed", "opened here", "close it with `}` before `else`")
+            if "RBRACE" not in self.interactive.accepts():
+                self._cut(depth)
             self._feed("RBRACE", "}", at, at)
             return self._resume(at)
         for word, place in ((found, at), (first, begins)):
@@ -301,5 +328,5 @@ class Run:
         if trouble.complete and brace >= 0:
             self._report(Span(self.base + brace, 1), f"the `{{` of `{block}` is never closed", "opened here", "close it with `}`")
         else:
-            end = self.last.end_pos if self.last is not None else 0
-            self._report(Span(self.base + end, 1), *(lambda m, h: (m, "", h))(*wording.explain(trouble)))
+            message, help = wording.explain(trouble)
+            self._report(Span(self.base + (self.last.end_pos if self.last is not None else 0), 1), message, "", help)

@@ -54,6 +54,7 @@ _TERMINALS = {
     "LBRACE": "`{`", "RBRACE": "`}`", "LPAR": "`(`", "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "COLON": "`:`", "COMMA": "`,`", "EQUAL": "`=`",
     "DOT": "`.`", "DOTS": "`..`", "AT": "`@`", "HALF_OPEN": "`..<`", "COMPARE": "a comparison such as `<=`", "PROPERTY": "a property such as `forward`",
 }
+_OPERATORS = frozenset("PLUS MINUS TIMES DIV MOD COMPARE AND OR LPAR".split())
 _NUMBER_AFTER = {**{f: PHRASE[d] for f, d in DIMENSION.items()},
                  "ranks": "whole numbers or a range such as `0..3`", "rank": "the number of a rank", "microbatches": "a whole number"}
 _NAME_AFTER = {"schedule": "a name for the schedule", "skeleton": "a name for the skeleton", "comm": "a communication model, such as `pair`,",
@@ -152,7 +153,8 @@ def _expected(t: Trouble, found: str) -> str:
     if {"NUMBER", "NAME", "LPAR", "MINUS"} <= t.accepts:
         return f"expected {'a condition' if t.before in ('if', 'where', 'and', 'or', 'not') else 'an expression'}{after}{got}"
     phrases = []
-    for terminal in sorted(t.accepts - {"COMMENT"}, key=lambda a: (a not in ("NAME", "NUMBER"), a)):
+    operators = _OPERATORS if "PLUS" in t.accepts else frozenset()        # any expression could go on; name what would end it
+    for terminal in sorted(t.accepts - operators, key=lambda a: (a not in ("NAME", "NUMBER"), a)):
         word = next((w for w, name in t.keywords.items() if name == terminal), None)
         if terminal == "NUMBER":
             phrases.append("a whole number" if t.before == t.first == "ranks" else _NUMBER_AFTER.get(t.before, "a whole number"))

@@ -17,9 +17,12 @@ from .wellformed import (B, COMPUTE, F, I, LOSS, PIPELINE, RECV_B, RECV_F, REDUC
 Faults = Iterator[tuple[str, tuple[int, ...]]]
 
 
-def faults(v: View, model: str) -> Faults:
-    """Every error of a static rule. Cycles (IL307, IL402) are not static: see waits.py."""
-    for rule in (stage_numbers, microbatches, places, complete, once, one_backward, backward_complete, excluded, listed_after,
+def faults(v: View, model: str, *, timed: bool = False) -> Faults:
+    """Every error of a static rule. Cycles (IL307, IL402) are not static: see waits.py.
+
+    `timed`: IL301 is left out, since times that go forward along data and program order rule it out (judge.py, valid).
+    """
+    for rule in (stage_numbers, microbatches, places, complete, once, one_backward, backward_complete, excluded, *(() if timed else (listed_after,)),
                  reductions, replicated_reductions, after_works, ties_first, step_last, sends_and_receives, cleared, overflows):
         yield from rule(v)
     yield from exchange.faults(v, model)
@@ -42,25 +45,27 @@ def _inversion(early: list[int], late: list[int]) -> tuple[int, ...]:
 
 def stage_numbers(v: View) -> Faults:
     """IL314, R-ONCE: 0 <= stage < number of stages."""
+    stage, S = v.stage, v.S
     for k in WITH_STAGE:
         for i in v.rows[k]:
-            if not 0 <= v.stage[i] < v.S:
+            if not 0 <= stage[i] < S:
                 yield "IL314", (i,)
 
 
 def microbatches(v: View) -> Faults:
     """IL306, R-MB: every microbatch index lies in 0 .. M-1, and m's path contains the stage that runs it."""
+    stage, mb, S, M, cls, flags = v.stage, v.mb, v.S, v.M, v.cls, v.flags
     for k in WITH_MICROBATCH:
         for i in v.rows[k]:
-            m, s = v.mb[i], v.stage[i]
-            if not 0 <= m < v.M or (0 <= s < v.S and not v.flags[v.cls[m]][s]):
+            m, s = mb[i], stage[i]
+            if not 0 <= m < M or (0 <= s < S and not flags[cls[m]][s]):
                 yield "IL306", (i,)
 
 
 def places(v: View) -> Faults:
     """IL304, R-ONCE: an operation is on the rank of its stage."""
     for k in COMPUTE | PIPELINE:
-        for i in v.rows[k]:
+        for i in v.astray.get(k, ()) if k in COMPUTE else v.rows[k]:
             if in_range(v, i) and not at_home(v, i):
                 yield "IL304", (i,)
     for i in v.rows[REDUCE]:

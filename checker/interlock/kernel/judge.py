@@ -84,7 +84,7 @@ def _valid(v: View, claim: dict, model: str) -> str:
     require(not v.inserted or not v.capacity or set(v.capacity) == {None},
             "the program has a capacity and its transfers are inserted: memory is judged with transfers written")
     if model not in v.clean:
-        v.clean[model] = next(faults(v, model), None)
+        v.clean[model] = next(faults(v, model, timed=True), None)
     if v.clean[model]:
         code, rows = v.clean[model]
         raise Malformed(f"the program has an error {code}" + (f" at row {rows[0]}" if rows else ""))

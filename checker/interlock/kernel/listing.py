@@ -14,7 +14,7 @@ def view(plain) -> View:
     """The view with all that is derived from it. Raises Malformed.
 
     seen[kind]: (s, m) as s * M + m (out of range: the pair) -> first row; repeated: rows of operations seen before;
-    first[kind]: the same as seen for the rows that take part, those in range and on rank(s, m).
+    first[kind]: the same as seen for the rows that take part, those in range and on rank(s, m); astray[kind]: the other rows.
     peer_of[row]: of the transfers that take part; no_peer: transfers where only the peer is at fault;
     edges[source, destination, comm] = (sends, receives); entered[comm][rank] = rows of the collectives its members list.
     """
@@ -39,7 +39,8 @@ def at_home(v: View, i: int) -> bool:
 
 
 def _operations(v: View) -> None:
-    v.seen, v.repeated, astray = {}, [], {}
+    v.seen, v.repeated, v.astray = {}, [], {}
+    astray = v.astray
     S, M, stage, mb, rank, home, owner = v.S, v.M, v.stage, v.mb, v.rank, v.home, v.owner
     for k in COMPUTE:
         v.seen[k] = seen = {}
@@ -71,31 +72,28 @@ def gradient_row(v: View, key: int) -> int | None:
 
 def data(v: View) -> Iterator[tuple[int, int]]:
     """R-DEP-1 to R-DEP-4: (a, b) where row b waits for row a, between any ranks."""
-    M, cls, prev, next_, flags = v.M, v.cls, v.prev, v.next, v.flags
+    M = v.M
     f, b, i, w, loss = (v.first[k] for k in (F, B, I, W, LOSS))
-    for key, row in f.items():
-        m = key % M
-        p = prev[cls[m]][key // M]
-        if p >= 0:                                                   # R-DEP-1
-            a = f.get(p * M + m)
-            if a is not None:
-                yield a, row
+    before = [[(p - s) * M if p >= 0 else None for s, p in enumerate(prev)] for prev in v.prev]    # key of the neighbour less the key
+    after = [[(n - s) * M if n >= 0 else None for s, n in enumerate(next_)] for next_ in v.next]
+    for key, row in f.items():                                       # R-DEP-1
+        step = before[v.cls[key % M]][key // M]
+        if step is not None and (a := f.get(key + step)) is not None:
+            yield a, row
     for x in (b, i):
         for key, row in x.items():
-            a = f.get(key)
-            if a is not None:                                        # R-DEP-2
+            if (a := f.get(key)) is not None:                        # R-DEP-2
                 yield a, row
-            m = key % M
-            n = next_[cls[m]][key // M]
-            if n >= 0:
-                if flags[cls[m]][n] & CROSS:                         # R-DEP-2
-                    key = n * M + m
-                    a = i.get(key)
+            c, s = v.cls[key % M], key // M
+            step = after[c][s]
+            if step is not None:
+                if v.flags[c][v.next[c][s]] & CROSS:                 # R-DEP-2
+                    a = i.get(key + step)
                     if a is None:
-                        a = b.get(key)
+                        a = b.get(key + step)
                     if a is not None:
                         yield a, row
-            elif n == -1 and key in loss:                            # R-DEP-3
+            elif key in loss and v.next[c][s] == -1:                 # R-DEP-3
                 yield loss[key], row
     for key, row in w.items():
         if key in f:                                                 # R-DEP-2
@@ -103,7 +101,7 @@ def data(v: View) -> Iterator[tuple[int, int]]:
         if key in i:                                                 # R-DEP-4
             yield i[key], row
     for key, row in loss.items():                                    # R-DEP-3
-        if key in f and next_[cls[key % M]][key // M] == -1:
+        if key in f and v.next[v.cls[key % M]][key // M] == -1:
             yield f[key], row
 
 

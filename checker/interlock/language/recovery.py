@@ -76,7 +76,13 @@ class Run:
             if at < 0:
                 end = Token("$END", "", len(self.text), end_pos=len(self.text))
                 return self.state.feed_token(end, is_end=True), self.errors, self.builder.errors
-            if not self._recover(at):
+            try:
+                goes_on = self._recover(at)
+            except UnexpectedInput:                             # a repair that does not fit: what was found so far stands
+                goes_on = False
+            if not goes_on:
+                if not self.errors:
+                    self._report(Span(self.base + at, 1), "this cannot be read", "", "see spec/language.md for the form of each statement")
                 return None, self.errors, self.builder.errors
 
     def _feed_all(self) -> int:

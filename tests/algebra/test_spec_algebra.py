@@ -28,7 +28,7 @@ def said(text: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize("code, rule, section", SECTIONS, ids=[s[0] for s in SECTIONS])
 def test_examples(code, rule, section):
-    [fails] = re.findall(r"```sched fails\n(.*?)```", section, re.S)
+    [fails] = re.findall(r"```sched (?:fails|warns)\n(.*?)```", section, re.S)
     [holds] = re.findall(r"```sched holds\n(.*?)```", section, re.S)
     assert "\nSource: " in section
     assert set(said(fails, "fails.sched")) == {code}

@@ -189,13 +189,15 @@ def in_flight(facts: Facts, until: str = "X") -> list[int]:
     return [int(live[a:b].max()) if b > a else 0 for a, b in zip(start[:-1], start[1:])]
 
 
-def _stash_counts(facts: Facts, until: str) -> np.ndarray:
+def _stash_counts(facts: Facts, until: str, stage: int | None = None) -> np.ndarray:
+    """Live stashes while each row runs; of one stage if given."""
     f, fp, M = facts, facts.footprint, facts.M
     if not f.S or not M or not f.n:
         return np.zeros(f.n, dtype=np.int64)
     last_row = f.program.order.start[1:] - 1
     table = np.where(f.first_X >= 0, f.first_X, f.first_W) if until == "X" else np.where(f.first_W >= 0, f.first_W, f.first_X)
-    rows = f.first_F[f.first_F >= 0]
+    first = f.first_F if stage is None else f.first_F[stage * M:(stage + 1) * M]
+    rows = first[first >= 0]
     rows = rows[fp.back[f.cls[rows], f.stage[rows]]]
     end = table[f.stage[rows] * M + f.mb[rows]]
     end = np.where((end >= 0) & (f.rank[end] == f.rank[rows]), end, last_row[f.rank[rows]])
@@ -240,13 +242,17 @@ def _also(others: dict[int, int]) -> str:
 
 
 def weight_stash_note(facts: Facts) -> Iterator[Finding]:
-    """IL502, R-MEM-2, for an explicit order: a rank that holds the W stash of every microbatch at once (a note)."""
-    if facts.M < 3 or not (facts.kind == Kind.W).any():
+    """IL502, R-MEM-2, for an explicit order: a stage whose W stash of every microbatch is held at once (a note)."""
+    weight = np.flatnonzero((facts.kind == Kind.W) & facts.placed)
+    if facts.M < 3 or not len(weight):
         return
-    for r, (x, w) in enumerate(zip(in_flight(facts, "X"), in_flight(facts, "W"))):
-        rows = facts.on_rank(np.flatnonzero(facts.kind == Kind.W), r)
-        if len(rows) and w >= facts.M > x:
-            yield Finding("IL502", "R-MEM-2", f"rank {r} holds the weight-gradient stash of all {facts.M} microbatches at once: it grows with M",
+    for s in np.unique(facts.stage[weight]).tolist():
+        rows = weight[facts.stage[weight] == s]
+        if len(rows) < facts.M or facts.program.stages[s].replicated:
+            continue
+        if _stash_counts(facts, "W", s).max() >= facts.M > _stash_counts(facts, "X", s).max():
+            r = facts.program.stages[s].rank
+            yield Finding("IL502", "R-MEM-2", f"rank {r} holds the weight-gradient stash of all {facts.M} microbatches of stage {s} at once: it grows with M",
                           (Mark(int(rows[0]), "the first W comes only here"),), "run each W soon after its I to bound it", Severity.NOTE, rank=r)
 
 

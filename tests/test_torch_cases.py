@@ -53,7 +53,7 @@ SAY = {
     "n02": ("IL601", ["microbatch 0 has no backward on stage 0", "or declare what is frozen"]),
     "n04": ("IL601", ["has no backward on stage 0", "or declare what is frozen"]),
 }
-# n01 is invalid for PyTorch as a target only (losses by position): a rule on targets, IL8xx, is later work
+# n01 is invalid for the target torch only (IL801, losses by position): tests/rules/test_targets.py
 VALID_ALONE = ["c00", "c19", "c20", "c28", "f01", "m22", "n01", "n08"]
 SYNTAX = {"c14": ("IL108", 1, 5, ["`xyz` follows the operation `0F1` in one cell"]), "c22": ("IL109", 1, 1, ["line 1 is a header, not a rank"])}
 

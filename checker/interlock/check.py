@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from .engine import graph
-from .kernel.judge import judge_all
+from .kernel.judge import Judgement, judge_all
 from .program.facts import Facts
 from .program.ir import Memory, Program
 from .program.linearise import compute_times
@@ -17,7 +18,8 @@ from .rules.waits import MODELS, WaitGraph, wait_graph
 from .verdict import Answer, Verdict
 from .witness import story
 
-REPLAY_LIMIT = 200_000           # operations up to which the executor replays a counterexample
+REPLAY_LIMIT = 200_000           # operations up to which the executor replays a counterexample,
+REPLAY_SPACE = 2_000_000         # ... and layers times microbatches
 ENGINES = ("graph", "smt", "both")
 
 
@@ -47,14 +49,22 @@ def check_program(program: Program, models: Sequence[str] = ("pair",), *, engine
     if engine not in ENGINES or any(m not in MODELS for m in models):
         raise ValueError(f"unknown engine or model: {engine}, {', '.join(models)}")
     if limits.peak is not None and program.memory is None:
-        program = replace(program, memory=Memory((None,) * program.ranks))
+        program = replace(program, memory=unbounded(program))
     needs_bytes = limits.of_memory or (program.memory is not None and any(c is not None for c in program.memory.capacity))
     if program.inserted and needs_bytes:
         program = written(program, trained, comm_of) or program
     if program.inserted and program.memory is not None:
         program = replace(program, memory=None)          # a cyclic order: no bytes to count, the cycle is the answer
-    check = _Check(program, engine, limits)
-    return tuple(check.under(model) for model in models)
+    try:
+        return _Check(program, engine, limits).answers(models)
+    except MemoryError:
+        reason = f"checking its {len(program.order):,} operations takes more memory than there is; a smaller member of its family may be decided"
+        return tuple(Answer(model, program=program, reason=reason) for model in models)
+
+
+def unbounded(program: Program) -> Memory:
+    """For a program without `memory` whose bytes a requirement asks for."""
+    return Memory((None,) * program.ranks)
 
 
 def written(program: Program, trained: Program | None = None, comm_of: Sequence[int] = ()) -> Program | None:
@@ -92,7 +102,6 @@ class _Check:
         self.transfers = communication.Transfers(self.facts)
         self.static = list(_static(self.facts, self.transfers))
         self.plain = program.plain()
-        self.compute_level: Answer | None = None
         if not any(f.is_error for f in self.static) and not program.inserted:
             self.static += self._bytes()
         self.static += self._stashes()
@@ -117,14 +126,27 @@ class _Check:
                                          (), "fewer warmup forwards on this rank", rank=r, data={"in_flight": count, "limit": limit}))
         return found
 
-    def under(self, model: str) -> Answer:
-        if self.program.inserted:                        # one answer for every model
-            if self.compute_level is None:
-                self.compute_level = self._decide(model)
-            return replace(self.compute_level, model=model)
-        return self._decide(model)
+    def answers(self, models: Sequence[str]) -> tuple[Answer, ...]:
+        """Decides under each model, and has the kernel judge all their claims in one reading of the program."""
+        inserted = self.program.inserted                 # then one answer is that of every model
+        drafts = [self._decide(model) for model in (models[:1] if inserted else models)]
+        claims = [claim for _, claims in drafts for claim in claims]
+        judgements = iter(judge_all(self.plain, claims) if claims else ())
+        answers = [self._judged(answer, claims, [next(judgements) for _ in claims]) for answer, claims in drafts]
+        return tuple(replace(answers[0], model=model) for model in models) if inserted and answers else tuple(answers)
 
-    def _decide(self, model: str) -> Answer:
+    def _judged(self, answer: Answer, claims: list[dict], judgements: list[Judgement]) -> Answer:
+        for claim, judgement in zip(claims, judgements):
+            if not judgement.accepted:
+                what = "a valid claim" if answer.verdict is Verdict.VALID else claim.get("fault", claim.get("walk"))
+                raise Disagreement(f"the kernel rejects {what} under {answer.model}: {judgement.reason}")
+        run = None
+        if answer.verdict is Verdict.INVALID and any(f.code not in ("IL701", "IL702") for f in answer.errors) and self._replayable():
+            run = self._replay(answer.model, answer.errors)
+        return replace(answer, certificates=(self._document(claims),) if claims else (), replay=run)
+
+    def _decide(self, model: str) -> tuple[Answer, list[dict]]:
+        """An answer under one model, and the claims that the kernel has to accept for it."""
         findings = self.static + list(communication.grouped_alike(self.facts, self.transfers, model))
         errors = [f for f in findings if f.is_error]
         claim = None
@@ -132,7 +154,7 @@ class _Check:
             solution = self._solve(model)
             if isinstance(solution, str):
                 if not errors:
-                    return Answer(model, Verdict.UNKNOWN, self.program, tuple(findings), solution)
+                    return Answer(model, Verdict.UNKNOWN, self.program, tuple(findings), solution), []
             elif solution.walk:
                 cycle = story.deadlock(self.facts, model, solution.walk, solution.shortest)
                 findings.append(cycle)
@@ -140,8 +162,13 @@ class _Check:
             else:
                 claim = self._valid_claim(model, solution)
         if errors:
-            return self._invalid(model, findings, errors)
-        return self._valid(model, findings, claim)
+            return Answer(model, Verdict.INVALID, self.program, tuple(findings), ""), [self._invalid_claim(model, f) for f in errors]
+        claims = [claim]
+        if self.program.memory is not None:
+            claims.append({"claim": "peak", "peaks": self.peaks})
+        if self.limits.in_flight is not None:
+            claims.append(self._stash_claim())
+        return Answer(model, Verdict.VALID, self.program, tuple(findings), ""), claims
 
     def _solve(self, model: str) -> graph.Solution | str:
         """A solution of the wait graph, or why there is none."""
@@ -164,14 +191,37 @@ class _Check:
 
     def _smt(self, waits: WaitGraph) -> graph.Solution | str:
         from .engine import smt
+        try:
+            if self._undecided:
+                return self._undecided
+            answer = smt.solve(waits, second=self.engine == "both")
+        except smt.Contradiction as error:
+            raise Disagreement(str(error)) from error
+        return answer.reason if isinstance(answer, smt.Unknown) else answer
+
+    @cached_property
+    def _undecided(self) -> str:
+        """Why the solvers do not decide the footprint or the bytes; empty: they do, and agree with the rules."""
+        from .engine import smt
+        second = self.engine == "both"
         if not self.program.fragment:
-            foot = smt.footprint_agrees(self.program)
+            foot = smt.footprint_agrees(self.program, second=second)
             if isinstance(foot, smt.Unknown):
                 return foot.reason
             if isinstance(foot, smt.Differs):
                 raise Disagreement(f"z3 finds another footprint than the rules: {', '.join(d.what for d in foot.differences)}")
-        answer = smt.solve(waits)
-        return answer.reason if isinstance(answer, smt.Unknown) else answer
+        bytes_asked = self.program.memory is not None and not self.program.inserted
+        for code, limits in (("IL501", self.program.memory.capacity), ("IL701", self.limits.peak)) if bytes_asked else ():
+            if limits is None or all(limit is None for limit in limits):
+                continue
+            answer = smt.fits(self.program, limits=limits, second=second)
+            if isinstance(answer, smt.Unknown):
+                return answer.reason
+            found = set(answer.rows) if isinstance(answer, smt.Over) else set()
+            told = {r for f in self.static if f.code == code for r in (f.rank, *map(int, f.data["others"]))}
+            if found != told:
+                raise Disagreement(f"z3 finds other ranks with too many bytes than the rules: {sorted(found)}, not {sorted(told)}")
+        return ""
 
     def _valid_claim(self, model: str, solution: graph.Solution) -> dict:
         n = self.facts.n
@@ -181,27 +231,6 @@ class _Check:
             numbers = sorted({int(x) for x in self.facts.launch[self.facts.is_unit & (self.facts.launch >= 0)]})
             launches = {str(number): [time[n + 2 * g], time[n + 2 * g + 1]] for g, number in enumerate(numbers)}
         return {"claim": "valid", "model": model, "times": time[:n], "launches": launches}
-
-    def _valid(self, model: str, findings: list[Finding], claim: dict) -> Answer:
-        claims = [claim]
-        if self.program.memory is not None:
-            claims.append({"claim": "peak", "peaks": self.peaks})
-        if self.limits.in_flight is not None:
-            claims.append(self._stash_claim())
-        for judgement in judge_all(self.plain, claims):
-            if not judgement.accepted:
-                raise Disagreement(f"the kernel rejects a valid claim under {model}: {judgement.reason}")
-        return Answer(model, Verdict.VALID, self.program, tuple(findings), "", (self._document(claims),))
-
-    def _invalid(self, model: str, findings: list[Finding], errors: list[Finding]) -> Answer:
-        claims = [self._invalid_claim(model, f) for f in errors]
-        for judgement, claim in zip(judge_all(self.plain, claims), claims):
-            if not judgement.accepted:
-                raise Disagreement(f"the kernel rejects {claim.get('fault', claim.get('walk'))} under {model}: {judgement.reason}")
-        run = None
-        if any(f.code not in ("IL701", "IL702") for f in errors) and self.facts.n <= REPLAY_LIMIT:
-            run = self._replay(model, errors)
-        return Answer(model, Verdict.INVALID, self.program, tuple(findings), "", (self._document(claims),) if claims else (), run)
 
     def _document(self, claims: list[dict]) -> dict:
         return {"format": "interlock.certificate/1", "program": self.plain, "claims": claims}
@@ -219,7 +248,11 @@ class _Check:
             return {"claim": "invalid", "model": model, "walk": [[listed(a), why, listed(b)] for a, why, b in finding.walk]}
         return {"claim": "invalid", "model": model, "fault": {"code": finding.code, "rows": finding.fault_rows}}
 
-    def _replay(self, model: str, errors: list[Finding]):
+    def _replayable(self) -> bool:
+        p = self.program
+        return self.facts.n <= REPLAY_LIMIT and len(p.layers) * p.microbatches <= REPLAY_SPACE
+
+    def _replay(self, model: str, errors: Sequence[Finding]):
         from .witness import executor
         walks = [f.walk for f in errors if f.code in ("IL402", "IL307")]
         if walks:

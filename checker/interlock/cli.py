@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from . import __version__
 from .files import write_whole
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
+TARGETS = ("torch", "torchtitan", "hyperparallel", "npu")
 SUFFIXES = (".sched", ".csv")
 
 
@@ -21,16 +23,32 @@ def main(argv: list[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 2
+    if sys.stdout is None:
+        return _usage("standard output is closed")
+    for stream in (sys.stdout, sys.stderr):              # names of files need not be text, and not every terminal writes all of it
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         return args.run(args)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:                             # a disk, a folder, a pipe: no fault of the schedule, and none of ours
+        return _usage(f"{error.filename or 'input or output'}: {error.strerror or error}")
+    except MemoryError:
+        return _usage("there is not enough memory for this")
     except Exception as error:                           # the last line of defence: never a verdict, never silent
         return _internal(error)
+
+
+def _write(text: str) -> None:
+    """To standard output, now. A reader that has gone changes no exit code. Raises OSError."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # Python flushes again at its end
+        if not isinstance(error, BrokenPipeError):
+            raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def _internal(error: Exception) -> int:
@@ -51,9 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="check .sched files and PyTorch CSVs", description="Checks files and folders (their .sched and .csv files); - reads standard input.")
     check.add_argument("paths", nargs="+", metavar="PATH")
     check.add_argument("--comm", metavar="MODELS", type=_models, default=(), help=f"further communication models, with commas: {', '.join(MODELS)}, or all (default: those a file names, else pair)")
+    check.add_argument("--target", metavar="TARGETS", type=_targets, action="append", default=[], help=f"runtimes whose own rules are asked too, with commas: {', '.join(TARGETS)}; their transport's models are asked with them")
     check.add_argument("--engine", choices=("graph", "smt", "both"), default="graph", help="who searches (default: graph); the kernel judges")
     check.add_argument("--format", choices=("text", "json"), default="text", help="how the answer is written (default: text)")
     check.add_argument("--certificate", metavar="DIR", type=Path, help="write a certificate for every verdict the kernel accepted")
+    check.add_argument("--emit", choices=("smt2",), help="instead of checking, write what a solver is asked: the queries of each schedule as SMT-LIB, with the answer they should have")
+    check.add_argument("-o", "--output", metavar="DIR", type=Path, help="the folder --emit writes to (default: standard output, one query after the other)")
     check.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input; its ending says what it is (default: stdin.sched)")
     check.add_argument("--verbose", action="store_true", help="also notes, and what was checked how")
     _csv_arguments(check)
@@ -72,10 +93,18 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("paths", nargs="+", metavar="FILE.cert", type=Path)
     verify.set_defaults(run=_verify)
 
-    imports = commands.add_parser("import", help="turn a PyTorch CSV into a .sched file")
-    imports.add_argument("path", metavar="FILE.csv")
+    imports = commands.add_parser("import", help="turn a schedule of another system into a .sched file",
+                                  description="Turns a PyTorch CSV, a list of steps of HyperParallel, DeepSpeed or OctoPipe, or a Megatron layout into a .sched file.")
+    imports.add_argument("path", metavar="FILE", nargs="?", help="the file to read; - reads standard input")
+    imports.add_argument("--from", dest="form", choices=("csv", "hyperparallel", "deepspeed", "octopipe"), help="what wrote the file (default: csv, PyTorch)")
     imports.add_argument("-o", "--output", metavar="FILE.sched", type=Path, help="where to write (default: standard output)")
     imports.add_argument("--name", help="the schedule's name (default: the file's)")
+    megatron = imports.add_argument_group("Megatron-LM")
+    megatron.add_argument("--megatron", metavar="LAYOUT", help="a pipeline layout instead of a file: 'Et*3|(tt|)*29,m|L'")
+    megatron.add_argument("--megatron-flags", metavar="FLAGS", help="the flags that place layers instead of a file: '--num-layers 60 --pipeline-model-parallel-size 5'")
+    megatron.add_argument("--ranks", metavar="P", type=int, help="pipeline ranks (default: one for each stage of the layout)")
+    megatron.add_argument("--layers", metavar="N", type=int, help="decoder layers the layout must have")
+    megatron.add_argument("--mtp", metavar="N", type=int, help="MTP layers the layout must have")
     _csv_arguments(imports)
     imports.set_defaults(run=_import)
     return parser
@@ -95,6 +124,14 @@ def _models(text: str) -> tuple[str, ...]:
         if name not in MODELS:
             raise argparse.ArgumentTypeError(f"there is no communication model {name!r}; there are {', '.join(MODELS)}")
     return tuple(dict.fromkeys(names))
+
+
+def _targets(text: str) -> tuple[str, ...]:
+    names = tuple(x.strip() for x in text.split(","))
+    for name in names:
+        if name not in TARGETS:
+            raise argparse.ArgumentTypeError(f"there is no target {name!r}; there are {', '.join(TARGETS)}")
+    return names
 
 
 def _placement(text: str) -> str | tuple[int, ...]:
@@ -150,11 +187,16 @@ def _files(paths: list[str], suffixes=SUFFIXES) -> list[str]:
 
 
 def _read(path: str, limit: int) -> bytes:
-    """At most limit + 1 bytes: one more than a file may have is enough to refuse it."""
-    if path == "-":
+    """At most limit + 1 bytes: one more than a file may have is enough to refuse it. Raises OSError."""
+    if path != "-":
+        with open(path, "rb") as file:
+            return file.read(limit + 1)
+    try:
+        if sys.stdin is None:
+            raise OSError(errno.EBADF, "it is closed")
         return sys.stdin.buffer.read(limit + 1)
-    with open(path, "rb") as file:
-        return file.read(limit + 1)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard input") from None
 
 
 MOST_BYTES = 64 * 2**20
@@ -168,17 +210,18 @@ def _check(args) -> int:
         files = _files(args.paths)
     except FileNotFoundError as error:
         return _usage(str(error))
-    options = Options(args.comm, args.engine, _csv_options(args))
+    targets = tuple(dict.fromkeys(t for names in args.target for t in names))
+    options = Options(args.comm, args.engine, _csv_options(args), targets)
+    if args.emit is not None:
+        return _emit(files, args, options)
+    if args.output is not None:
+        return _usage("-o is for --emit; --certificate DIR writes certificates")
     results = []
     with Progress(len(files), "checking") as progress:
         for path in files:
             name = args.stdin_filename if path == "-" else path
             progress.step(name)
-            try:
-                data = _read(path, MOST_BYTES)
-            except OSError as error:
-                return _usage(f"{name}: {error.strerror}")
-            results.append(check_file(name, data, options))
+            results.append(check_file(name, _read(path, MOST_BYTES), options))
     if args.certificate is not None:
         from .certificate_files import write
         write(args.certificate, results)
@@ -186,11 +229,35 @@ def _check(args) -> int:
     unread = [outcome.Unread(r.path, r.errors, r.as_expected) for r in results if r.errors]
     if args.format == "json":
         from .report import json as renderer
-        sys.stdout.write(renderer.render(checked, _sources(results), unread=unread))
+        _write(renderer.render(checked, _sources(results), unread=unread))
     else:
         from .report import text as renderer
-        sys.stdout.write(renderer.render(checked, _sources(results), unread=unread, verbose=args.verbose, **_terminal(sys.stdout)))
+        _write(renderer.render(checked, _sources(results), unread=unread, verbose=args.verbose, **_terminal(sys.stdout)))
     return outcome.exit_code(checked, unread)
+
+
+def _emit(files: list[str], args, options) -> int:
+    from .language.diagnostics import InputError
+    from .language.source import Sources
+    from .queries import queries
+    refused = written = 0
+    for path in files:
+        name = args.stdin_filename if path == "-" else path
+        sources = Sources()
+        try:
+            for query in queries(name, _read(path, MOST_BYTES), sources, options):
+                if args.output is None:
+                    _write(("(reset)\n\n" if written else "") + query.text)
+                else:
+                    args.output.mkdir(parents=True, exist_ok=True)
+                    target = args.output / f"{Path(name).stem}.{query.name}.smt2"
+                    write_whole(target, query.text)
+                    _write(f"wrote {target}\n")
+                written += 1
+        except InputError as error:
+            refused += 1
+            _show_errors(name, sources, error.diagnostics, sys.stderr)
+    return 2 if refused else 0
 
 
 def _sources(results):
@@ -234,14 +301,14 @@ def _fmt(args) -> int:
             _show_errors(path, sources, error.diagnostics, sys.stderr)
             continue
         if path == "-":
-            sys.stdout.write(after)
+            _write(after)
         elif after != text:
             changed += 1
             if args.check:
-                print(f"would format {path}")
+                _write(f"would format {path}\n")
             else:
                 write_whole(Path(path), after)
-                print(f"formatted {path}")
+                _write(f"formatted {path}\n")
     return 2 if failed else 1 if args.check and changed else 0
 
 
@@ -250,7 +317,7 @@ def _explain(args) -> int:
     text = explain.listing() if args.code is None else explain.section(args.code)
     if text is None:
         return _usage(f"there is no code {args.code}; `interlock explain` lists them")
-    print(text)
+    _write(text + "\n")
     return 0
 
 
@@ -262,38 +329,66 @@ def _verify(args) -> int:
         try:
             document = read(path)
         except (OSError, ValueError) as error:
-            return _usage(f"{path}: {error}")
+            return _usage(f"{path}: {getattr(error, 'strerror', None) or error}")
         judgements = verify(document)
         for number, judgement in enumerate(judgements):
             claim = document["claims"][number] if judgement.accepted else {}
             what = claim.get("claim", "a claim")
             model = f" under {claim['model']}" if claim.get("model") else ""
-            print(f"{path}: {'accepted' if judgement.accepted else 'REJECTED'}: {what}{model}: {judgement.reason}")
+            _write(f"{path}: {'accepted' if judgement.accepted else 'REJECTED'}: {what}{model}: {judgement.reason}\n")
             worst = max(worst, 0 if judgement.accepted else 1)
     return worst
 
 
 def _import(args) -> int:
-    from .interchange import torch_csv
-    from .interchange.sched_text import to_sched
+    from .interchange import importing
     from .language.diagnostics import InputError
     from .language.source import Sources
+    given = [x for x in (args.path, args.megatron, args.megatron_flags) if x is not None]
+    if len(given) != 1:
+        return _usage("import wants a file, --megatron or --megatron-flags" + (", and one of them only" if given else ""))
+    if wrong := _misplaced(args):
+        return _usage(wrong)
     sources = Sources()
     try:
-        data = _read(args.path, MOST_BYTES)
-    except OSError as error:
-        return _usage(f"{args.path}: {error.strerror}")
-    try:
-        program = torch_csv.read(sources.add(args.path, torch_csv.decode(data)), _csv_options(args))
+        if args.path is None:
+            flags = args.megatron_flags is not None
+            text = importing.layout(sources, args.megatron_flags if flags else args.megatron, importing.Asked(args.ranks, args.layers, args.mtp),
+                                    args.name or "megatron", args.microbatches, flags)
+        else:
+            shown = "stdin" if args.path == "-" else args.path
+            text = importing.file(sources, shown, _read(args.path, MOST_BYTES), args.form or "csv", args.name or Path(shown).name.split(".")[0],
+                                  _csv_options(args), _read_if_there)
     except InputError as error:
-        _show_errors(args.path, sources, error.diagnostics, sys.stderr)
+        _show_errors(args.path or ("layout" if args.megatron is not None else "flags"), sources, error.diagnostics, sys.stderr)
         return 2
-    text = to_sched(program, args.name or Path(args.path).name.split(".")[0])
     if args.output is None:
-        sys.stdout.write(text)
+        _write(text)
     else:
         write_whole(args.output, text)
     return 0
+
+
+def _misplaced(args) -> str:
+    """What is wrong with the options of `import`, taken together."""
+    file = args.path is not None
+    if file and args.form is None and Path(args.path).suffix.lower() in (".json", ".yaml", ".yml", ".txt"):
+        return f"{args.path} is no CSV: add --from hyperparallel, deepspeed or octopipe"
+    megatron = [n for n in ("ranks", "layers", "mtp") if getattr(args, n) is not None]
+    if file and megatron:
+        return f"--{megatron[0]} is for --megatron"
+    csv = [n for n, there in (("--frozen", args.frozen), ("--csv-format", args.csv_format != "auto")) if there]
+    if csv and (args.form or "csv" if file else "megatron") != "csv":
+        return f"{csv[0]} is for PyTorch CSVs"
+    if not file and args.placement is not None:
+        return "--placement is for files: Megatron places stages in a loop"
+    if not file and args.form is not None:
+        return "--from is for files"
+    return ""
+
+
+def _read_if_there(path: str) -> bytes | None:
+    return _read(path, MOST_BYTES) if os.path.isfile(path) else None
 
 
 if __name__ == "__main__":

@@ -13,14 +13,25 @@ from .rules.finding import Finding, Severity
 from .verdict import Answer, Verdict
 
 
-def check_invariance(trained: Program, layers: Sequence[int]) -> Answer:
-    """`trained`: a program with inserted transfers in which each of `layers` is trainable. The answer does not depend on the model."""
+def check_invariance(trained: Program, layers: Sequence[int], *, placed: Program | None = None, peak: Sequence[int | None] | None = None,
+                     second: bool = False) -> Answer:
+    """`trained`: a program with inserted transfers in which each of `layers` is trainable. The answer does not depend on the model.
+
+    `placed`: the same with its transfers written and its bytes, if these are asked: no freezing may need more than the capacity or `peak`
+    of a rank. `second`: cvc5 is asked beside z3. Raises Disagreement.
+    """
     from .check import Disagreement
     from .engine import smt
-    trained = replace(trained, memory=None)              # bytes: of the fully trained program, which holds most (spec/footprint.md)
+    trained = replace(trained, memory=None)              # the claim is about the order; what the bytes rest on is `placed`
     if not trained.inserted:
         return Answer("any", reason="`for any freezing` is decided for schedules with inserted transfers")
-    found = smt.invariant(trained, layers)
+    limits = None
+    if placed is not None and placed.memory is not None and peak is not None:
+        limits = tuple(min((x for x in both if x is not None), default=None) for both in zip(placed.memory.capacity, peak))
+    try:
+        found = smt.invariant(trained, layers, written=placed, limits=limits, second=second)
+    except smt.Contradiction as error:
+        raise Disagreement(str(error)) from error
     if isinstance(found, smt.Unknown):
         return Answer("any", reason=f"invariance: {found.reason}")
     names = _names(trained, layers)
@@ -34,7 +45,8 @@ def check_invariance(trained: Program, layers: Sequence[int]) -> Answer:
     judgement = judge_all(plain, [claim])[0]
     if not judgement.accepted:
         raise Disagreement(f"the kernel rejects an invariance that z3 proved: {judgement.reason}")
-    note = Finding("IL607", "R-INV-1", f"holds for any freezing of {names}: all 2^{len(layers)} choices in one query", (), "", Severity.NOTE)
+    bytes_ = ", memory included" if placed is not None and placed.memory is not None else ""
+    note = Finding("IL607", "R-INV-1", f"holds for any freezing of {names}: all 2^{len(layers)} choices in one query{bytes_}", (), "", Severity.NOTE)
     return Answer("any", Verdict.VALID, trained, (note,), "", ({"format": "interlock.certificate/1", "program": plain, "claims": [claim]},))
 
 

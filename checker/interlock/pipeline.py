@@ -7,22 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from .language.diagnostics import Diagnostic, InputError
-from .language.source import Source, Sources
+from .language.diagnostics import Diagnostic, InputError, error
+from .language.source import Source, Sources, Span
+from .program.ir import Program
 from .rules.finding import Finding, Severity
 from .verdict import Answer, Checked, Expectation, Verdict
 
 DEFAULT_MODEL = "pair"
+MOST_PAIRS, FEW_PAIRS = 20_000_000, 2_000_000
 GROWTH_LIMIT = 300_000           # operations up to which a derived program is elaborated again with more microbatches (R-MEM-2)
 
 
 @dataclass(frozen=True)
 class Options:
-    """models: asked beside those a file names. csv: interchange.torch_csv.CsvOptions, None for its defaults."""
+    """models, targets: asked beside those a file names. csv: interchange.torch_csv.CsvOptions, None for its defaults."""
 
     models: tuple[str, ...] = ()
     engine: str = "graph"
     csv: object = None
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,12 @@ def check_file(path: str, data: bytes, options: Options = Options()) -> FileResu
             return FileResult(path, sources, (_csv(path, sources.add(path, text), options),))
         from .language.parse import decode
         text = decode(path, data)
-        return FileResult(path, sources, tuple(_sched(path, sources.add(path, text), sources, options)))
-    except InputError as error:
-        return FileResult(path, sources, (), error.diagnostics, _expected_errors(text, error.diagnostics))
+        return FileResult(path, sources, _as_header_expects(text, tuple(_sched(path, sources.add(path, text), sources, options))))
+    except InputError as refused:
+        return FileResult(path, sources, (), refused.diagnostics, _expected_errors(text, refused.diagnostics))
+    except MemoryError:
+        return FileResult(path, sources, (), (Diagnostic("IL104", "reading this schedule takes more memory than there is", (),
+                                                         "check a smaller member of the schedule's family"),))
 
 
 def _expected_errors(text: str, diagnostics: Sequence[Diagnostic]) -> bool:
@@ -60,12 +66,35 @@ def _expected_errors(text: str, diagnostics: Sequence[Diagnostic]) -> bool:
     return bool(expected) and all({c.text for c in e.codes} <= found for e in expected)
 
 
+def _as_header_expects(text: str, checked: tuple[Checked, ...]) -> tuple[Checked, ...]:
+    """What the comments a text begins with expect, asked of every schedule of a file that was not refused."""
+    from .language.parse import header_expectations
+    expected = [(Verdict(e.verdict), tuple(c.text for c in e.codes), tuple(m.text for m in e.models)) for e in header_expectations(text[:4096])]
+    return tuple(replace(c, expectations=c.expectations + _expectations(expected, c.answers)) for c in checked) if expected else checked
+
+
+def _expectations(expected: Sequence[tuple[Verdict, tuple[str, ...], tuple[str, ...]]], answers: Sequence[Answer]) -> tuple[Expectation, ...]:
+    return tuple(Expectation(verdict, codes[0] if codes else None, models, _met(verdict, codes, models, answers)) for verdict, codes, models in expected)
+
+
+def _limit(program: Program, span: Span) -> None:
+    """Raises IL104 for a program of many more pairs of a stage and a microbatch than operations: tables over them would fill the memory."""
+    pairs = len(program.stages) * program.microbatches
+    if pairs > min(MOST_PAIRS, max(FEW_PAIRS, 10 * len(program.order))):
+        raise error("IL104", f"{len(program.stages):,} stages and {program.microbatches:,} microbatches are {pairs:,} forwards, too many for a schedule "
+                    f"of {len(program.order):,} operations", span, help="check a smaller member of the schedule's family")
+
+
 def _csv(path: str, source: Source, options: Options) -> Checked:
     from .check import check_program
     from .interchange import torch_csv
+    from .targets import check_targets, models_of
     began = time.perf_counter()
     program = torch_csv.read(source, options.csv or torch_csv.CsvOptions())
-    answers = check_program(program, options.models or (DEFAULT_MODEL,), engine=options.engine)
+    _limit(program, Span(source.base))
+    models = tuple(dict.fromkeys([*options.models, *models_of(options.targets)])) or (DEFAULT_MODEL,)
+    answers = check_program(program, models, engine=options.engine)
+    answers += check_targets(program, options.targets, answers, _context(options))
     return Checked(path, PurePath(path).stem, answers, at=source.base, seconds=time.perf_counter() - began)
 
 
@@ -78,6 +107,7 @@ def _sched(path: str, source: Source, sources: Sources, options: Options) -> Ite
     for node in file.schedules:
         began = time.perf_counter()
         schedule = elaborate_schedule(node, library)
+        _limit(schedule.program, node.name.span)
         checked = _schedule(path, schedule, library, options)
         yield replace(checked, seconds=time.perf_counter() - began)
     if not file.schedules:
@@ -90,17 +120,35 @@ def _sched(path: str, source: Source, sources: Sources, options: Options) -> Ite
 def _schedule(path: str, schedule, library, options: Options) -> Checked:
     from .algebra.requirements import empty_assumption, requirements
     from .check import Limits, check_program
+    from .targets import TARGETS, check_targets
     asked = requirements(schedule)
     expects = [(Verdict(e.verdict), tuple(c.text for c in e.codes), tuple(m.text for m in e.models)) for e in schedule.expects]
-    models = tuple(dict.fromkeys([*(schedule.models or ()), *(m for _, _, ms in expects for m in ms), *options.models])) or (DEFAULT_MODEL,)
+    named = [m for _, _, ms in expects for m in ms]
+    targets = tuple(dict.fromkeys([*(t for t in named if t in TARGETS), *options.targets]))
+    models = models_asked(schedule, options)
     limits = Limits(asked.peak, asked.in_flight)
     answers = check_program(schedule.program, models, engine=options.engine, limits=limits, trained=schedule.trained, comm_of=schedule.comm_of)
     if schedule.freezing:
         answers = _for_any_freezing(schedule, answers, models, limits, options)
     answers = _growth(schedule, library, asked.bounded_stash, answers)
     answers = tuple(_unless(a, asked.undecided, empty_assumption(schedule)) for a in answers)
-    met = tuple(Expectation(verdict, codes[0] if codes else None, ms, _met(verdict, codes, ms, answers)) for verdict, codes, ms in expects)
+    open_ = "`for any freezing` is not decided for targets: freeze what is frozen, and check that" if schedule.freezing else ""
+    answers += check_targets(schedule.program, targets, answers, _context(options), open_)
+    met = _expectations(expects, answers)
     return Checked(path, schedule.name, answers, met, schedule.warnings, schedule.node.name.span.at, schedule.node.name.span.width)
+
+
+def models_asked(schedule, options: Options) -> tuple[str, ...]:
+    """The models a schedule names, those its expectations name, those asked for, and those of the targets."""
+    from .targets import TARGETS, models_of
+    named = [m.text for e in schedule.expects for m in e.models]
+    targets = tuple(dict.fromkeys([*(t for t in named if t in TARGETS), *options.targets]))
+    return tuple(dict.fromkeys([*(schedule.models or ()), *(m for m in named if m not in TARGETS), *options.models, *models_of(targets)])) or (DEFAULT_MODEL,)
+
+
+def _context(options: Options):
+    from .targets import Context
+    return Context(options.csv.placement if options.csv is not None else None)
 
 
 def _unless(answer: Answer, undecided: Sequence[str], vacuous: str) -> Answer:
@@ -114,7 +162,7 @@ def _unless(answer: Answer, undecided: Sequence[str], vacuous: str) -> Answer:
 
 
 def _met(verdict: Verdict, codes: tuple[str, ...], models: tuple[str, ...], answers: Sequence[Answer]) -> bool:
-    mine = [a for a in answers if not models or a.model in models]
+    mine = [a for a in answers if (a.model in models if models else not a.target)]
     return bool(mine) and all(a.verdict is verdict and set(codes) <= {f.code for f in a.findings} for a in mine)
 
 
@@ -122,16 +170,25 @@ def _for_any_freezing(schedule, answers, models, limits, options: Options) -> tu
     """R-INV: the program with every layer of `for any freezing` trained is valid, and one order serves all their freezings."""
     from .check import check_program
     from .invariance import check_invariance
+    trained, placed = freest(schedule, limits.peak)
+    largest = answers
+    if trained.layers != schedule.program.layers:
+        largest = check_program(trained, models, engine=options.engine, limits=limits, trained=schedule.trained, comm_of=schedule.comm_of)
+    invariance = check_invariance(trained, schedule.freezing, placed=placed, peak=limits.peak, second=options.engine == "both")
+    return tuple(_worst(declared, most, invariance) for declared, most in zip(answers, largest))
+
+
+def freest(schedule, peak: Sequence[int | None] | None) -> tuple[Program, Program | None]:
+    """The program with every layer of `for any freezing` trained, and that with its transfers written, if bytes are asked of it."""
+    from .check import unbounded, written
     from .program.transfers import restrict
     base = schedule.trained or schedule.program
-    free = set(schedule.freezing)
-    layers = tuple(replace(l, trainable=i in free or now.trainable) for i, (l, now) in enumerate(zip(base.layers, schedule.program.layers)))
+    layers = tuple(replace(l, trainable=i in schedule.freezing or now.trainable) for i, (l, now) in enumerate(zip(base.layers, schedule.program.layers)))
     trained = restrict(base, layers)
-    largest = answers
-    if layers != schedule.program.layers:
-        largest = check_program(trained, models, engine=options.engine, limits=limits, trained=schedule.trained, comm_of=schedule.comm_of)
-    invariance = check_invariance(trained, sorted(free))
-    return tuple(_worst(declared, most, invariance) for declared, most in zip(answers, largest))
+    memory = trained.memory or (unbounded(trained) if peak is not None else None)
+    if not trained.inserted or memory is None or (peak is None and all(c is None for c in memory.capacity)):
+        return trained, None
+    return trained, written(replace(trained, memory=memory), schedule.trained, schedule.comm_of)
 
 
 def _worst(declared: Answer, most: Answer, invariance: Answer) -> Answer:

@@ -21,7 +21,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Answer:
-    """The verdict of one program under one communication model.
+    """The verdict of one program under one communication model, or for one target (`target`: `model` is then its name).
 
     `program`: as judged (with its transfers written where memory was asked). `reason` says why a verdict is unknown or vacuous.
     `certificates` are documents whose claims the kernel accepted (spec/certificates.md). `replay` is the executor's run of an invalid
@@ -35,6 +35,7 @@ class Answer:
     reason: str = "not decided"
     certificates: tuple[dict, ...] = ()
     replay: Any = None
+    target: bool = False
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -43,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Expectation:
-    """`expect invalid IL402 under pair, rank`. models (): every model asked."""
+    """`expect invalid IL402 under pair, rank`. models: of them, and targets; (): every model asked, no target."""
 
     verdict: Verdict
     code: str | None = None
@@ -53,7 +54,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Checked:
-    """One schedule of one file, under each model asked. `at`, `width`: its place in the sources (-1: the file)."""
+    """One schedule of one file, under each model asked and for each target. `at`, `width`: its place in the sources (-1: the file)."""
 
     path: str
     name: str

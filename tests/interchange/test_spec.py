@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from interlock.interchange import deepspeed, hyperparallel, megatron, octopipe
 from interlock.interchange.torch_csv import read
 from interlock.language.diagnostics import InputError
 from interlock.language.source import Sources
 
 PAGE = (Path(__file__).parents[2] / "spec" / "interchange.md").read_text()
-SECTIONS = dict(re.findall(r"^## (IL\d+) · R-CSV-\d · [^\n]+\n(.*?)(?=^#|\Z)", PAGE, re.M | re.S))
+SECTIONS = dict(re.findall(r"^## (IL\d+) · R-[A-Z]+-\d · [^\n]+\n(.*?)(?=^##? |\Z)", PAGE, re.M | re.S))
+READ = {"layout": megatron.read_layout, "flags": megatron.read_flags, "hyperparallel": hyperparallel.read, "deepspeed": deepspeed.read, "octopipe": octopipe.read}
+EXAMPLES = [(code, form, verdict, text) for code, body in SECTIONS.items() for form, verdict, text in re.findall(r"```(\w+) (refused|taken)\n(.*?)```", body, re.S)]
 
 
 @pytest.mark.parametrize("code", ["IL108", "IL109", "IL110", "IL204"])
-def test_examples(code):
+def test_csv_examples(code):
     [fails] = re.findall(r"```csv fails\n(.*?)```", SECTIONS[code], re.S)
     [holds] = re.findall(r"```csv holds\n(.*?)```", SECTIONS[code], re.S)
     assert "Source: " in SECTIONS[code]
@@ -22,3 +25,21 @@ def test_examples(code):
         read(Sources().add("fails.csv", fails))
     assert [d.code for d in caught.value.diagnostics] == [code]
     assert len(read(Sources().add("holds.csv", holds)).order)
+
+
+@pytest.mark.parametrize(("code", "form", "verdict", "text"), EXAMPLES)
+def test_examples_of_other_formats(code, form, verdict, text):
+    assert "Source: " in SECTIONS[code]
+    source = Sources().add("example", text)
+    if verdict == "taken":
+        assert READ[form](source)
+        return
+    with pytest.raises(InputError) as caught:
+        READ[form](source)
+    assert [d.code for d in caught.value.diagnostics] == [code]
+    assert all(d.labels and d.help for d in caught.value.diagnostics)
+
+
+def test_every_section_has_both_sorts():
+    assert len(EXAMPLES) == 14
+    assert {(code, verdict) for code, _, verdict, _ in EXAMPLES} == {(c, v) for c in ("IL111", "IL112", "IL113", "IL214", "IL215") for v in ("refused", "taken")}

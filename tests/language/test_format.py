@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -71,3 +72,43 @@ def test_formatting_any_text(text):
 ])
 def test_layout(before, after):
     assert format(before) == after
+
+
+def test_a_line_that_goes_on_stands_below_what_it_goes_on_with():
+    text = """schedule a {
+  model {
+    layers vit[2]  { forward 1ms
+      weights 1MiB }
+    layer head {
+      forward 1ms
+    }
+  }
+  order transfers inserted {
+    rank 0: 0F0 0F1
+      0B0 0B1
+    rank 1: 1F0
+  }
+}
+"""
+    assert format(text) == """schedule a {
+  model {
+    layers vit[2] { forward 1ms
+                    weights 1MiB }
+    layer head {
+      forward 1ms
+    }
+  }
+  order transfers inserted {
+    rank 0: 0F0 0F1
+            0B0 0B1
+    rank 1: 1F0
+  }
+}
+"""
+
+
+def test_the_project_s_own_files_are_formatted():
+    root = Path(__file__).parents[2]
+    files = [f for folder in ("examples", "spec/std", "tests/cases") for f in sorted((root / folder).glob("*.sched"))]
+    assert len(files) > 40
+    assert [f.name for f in files if format(f.read_text()) != f.read_text()] == []

@@ -50,7 +50,7 @@ def test_a_name_may_be_taken_again_after_its_block():
 
 @pytest.mark.parametrize("statements, message, help", [
     (f"{CUT} comm pear", "unknown communication model `pear`", "models: buffered, edge, pair, rank, blocking"),
-    (f"{CUT} expect valid under pair, rnk", "unknown communication model `rnk`", "models: buffered, edge, pair, rank, blocking"),
+    (f"{CUT} expect valid under pair, rnk", "unknown communication model `rnk`", "models: buffered, edge, pair, rank, blocking; targets: torch, torchtitan, hyperparallel, npu"),
     (f"{CUT} expect invalid IL42", "`IL42` is no diagnostic code", "codes are IL101 to IL999: `expect invalid IL402`"),
     (f"{CUT} freeze aa", "unknown layer group `aa`", "did you mean `a`?"),
     (f"{CUT} freeze a[1..2]", "`a` has no layer 2", "it has 2: `a[0..1]`"),

@@ -11,6 +11,7 @@ from ..program.ir import Program
 from ..program.transfers import restrict
 from .cut import Region, Seam, regions_of, seams
 from .derive import derive
+from .gather import late_gathers, write
 from .library import Library
 from .model import Chain, Times, build
 from .names import list_of, nearest
@@ -119,10 +120,13 @@ def _derived(schedule: ast.Schedule, chain: Chain | None, library: Library, rank
     regions = regions_of(schedule.cut, chain, library)
     comms = list(communicators(schedule, P))
     runs = runs_of(regions, library, P, M)
+    late = late_gathers(regions, len(runs) == 2 and runs[0].replicated, comms, P)
     derived = derive(runs, chain, around, tuple(comms), Budget())
     stages = derived.program.stages
     tied = ties(schedule, chain, stages, P, comms)
     trained = replace(derived.program, communicators=tuple(comms), ties=tied, names=tuple(t.name for t in tied), memory=memory(schedule.memory, P))
+    if late is not None:
+        trained = write(trained, late, regions[0].span)
     frozen = frozen_layers(schedule, chain, stages)
     program = _frozen(trained, chain, frozen)
     seam = next((i for i, c in enumerate(comms) if c.name == SEAM), 0)

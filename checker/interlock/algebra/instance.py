@@ -15,7 +15,7 @@ from .names import list_of, listed, nearest
 from .skeleton import Budget, Interpreter
 
 # arguments that are not parameters of the skeleton: they say how the region is laid out
-LAYOUT_ARGUMENTS = {"sharded": ("partition",), "replicated": ("owner", "place")}
+LAYOUT_ARGUMENTS = {"sharded": ("partition",), "replicated": ("owner", "place", "gather", "post", "gather_on", "scatter_on")}
 
 
 @dataclass(frozen=True)

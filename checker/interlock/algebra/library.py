@@ -7,7 +7,7 @@ import os
 from .. import resources
 from ..language import ast
 from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.parse import parse
+from ..language.parse import LARGEST_FILE, parse
 from ..language.source import Sources
 from .names import list_of, nearest
 
@@ -65,13 +65,21 @@ class Library:
             self._collect(self._read(path, use), path, chain + [identity], seen)
 
     def _read(self, path: str, use: ast.Use) -> ast.File:
+        reason, data = "", b""
         try:
-            with open(path, encoding="utf-8") as f:
-                text = f.read()
+            if os.path.exists(path) and not os.path.isfile(path):
+                reason = "it is no file"                     # a device or a pipe may have no end
+            else:
+                with open(path, "rb") as f:
+                    data = f.read(LARGEST_FILE + 1)
+            text = data.decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as e:
             reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-            raise error("IL203", f"cannot read `{use.path}`: {reason}", use.span,
-                        help="the path is taken from the folder of the file that uses it") from None
+        if len(data) > LARGEST_FILE:
+            reason = f"it is larger than {LARGEST_FILE >> 20} MiB"
+        if reason:
+            shown = use.path if len(use.path) <= 80 else use.path[:77] + "..."
+            raise error("IL203", f"cannot read `{shown}`: {reason}", use.span, help="the path is taken from the folder of the file that uses it")
         return parse(self._sources.add(path, text))
 
     def _add(self, skeleton: ast.Skeleton) -> None:

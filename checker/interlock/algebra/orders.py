@@ -142,7 +142,7 @@ def stages_of(places, chain: Chain | None, span: Span) -> tuple[tuple[Layer, ...
 
 
 def fill(program: Program, lister: Lister, comms: Sequence[Communicator]) -> Program:
-    """The program with the order's operations in it. Raises IL107 (an unknown communicator)."""
+    """The program with the order's operations in it. Raises IL107 (an unknown communicator), IL204 (an unknown peer)."""
     order = lister.order
     tie_comm = {t.name: t.comm for t in program.ties}
     names: dict[str, int] = {name: i for i, name in enumerate(program.names)}
@@ -157,6 +157,8 @@ def fill(program: Program, lister: Lister, comms: Sequence[Communicator]) -> Pro
         comm = comm_cache[op.comm]
         if kind is _TIED and op.comm is None:
             comm = tie_comm.get(op.name, 0)
+        if op.peer >= program.ranks:
+            raise error("IL204", f"there is no rank {op.peer}: the ranks are 0..{program.ranks - 1}", op.span, help=f"write `ranks {op.peer + 1}`, or correct the number")
         name = -1 if op.name is None else names.setdefault(op.name, len(names))
         table.extend((kind, op.stage, op.mb, op.peer, name, comm, launch, op.span.at, op.span.width))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 from typing import Iterable, Sequence
 
@@ -29,7 +30,12 @@ class Setting:
     def amount(self, size: Size, modality: str | None = None) -> int:
         """A quantity summed over the microbatches that have the modality."""
         present = self.modalities.get(modality, range(self.microbatches))
-        return size.fixed * len(present) + size.per_image * sum(self.images[m] for m in present)
+        return size.fixed * len(present) + size.per_image * self._images_of.get(modality, self._images_of[None])
+
+    @cached_property
+    def _images_of(self) -> dict[str | None, int]:
+        """The images of the microbatches that have a modality, and of all of them."""
+        return {None: sum(self.images), **{name: sum(self.images[m] for m in present) for name, present in self.modalities.items()}}
 
 
 def numbers(schedule: ast.Schedule, ranks: int | None, microbatches: int | None) -> tuple[int, int]:

@@ -77,12 +77,12 @@ def read(source: Source, options: CsvOptions = CsvOptions()) -> Program:
         raise InputError(*errors)
 
     order = _order(source, cells, ranks)
-    stages = _count_stages(order)
-    placement = _placement(order, stages, ranks, options)
+    stages = count_stages(order)
+    placement = placed(order, stages, ranks, options.placement)
     frozen = frozenset(range(stages)) if options.frozen == "all" else options.frozen
     if odd := sorted(s for s in frozen if not 0 <= s < stages):
         raise error("IL204", f"stage {odd[0]} is declared frozen, and the file has stages 0 to {stages - 1}", help="name stages of the file as frozen")
-    return Program(ranks, _count_microbatches(order, options),
+    return Program(ranks, count_microbatches(order, options.microbatches),
                    tuple(Layer(f"stage{s}", trainable=s not in frozen) for s in range(stages)),
                    tuple(Stage("stages", s, s + 1, rank=r) for s, r in enumerate(placement)),
                    order, inserted=not comms, reductions_inserted=not comms, placeholders=True)
@@ -268,7 +268,7 @@ def _order(source: Source, cells: Cells, ranks: int) -> Order:
     return Order(start[cells.line[:ranks + 1]], kind, stage, mb, none, none, np.zeros(len(cell), np.int32), launch, at + source.base, width)
 
 
-def _count_stages(order: Order) -> int:
+def count_stages(order: Order) -> int:
     largest = int(order.stage.max())
     row = int(np.argmax(order.stage))
     span = Span(int(order.at[row]), int(order.width[row]))
@@ -284,9 +284,9 @@ def _count_stages(order: Order) -> int:
     return largest + 1
 
 
-def _placement(order: Order, stages: int, ranks: int, options: CsvOptions) -> list[int]:
-    """The rank of every stage: as declared, else the one with most of its compute operations (ties: the lowest)."""
-    match options.placement:
+def placed(order: Order, stages: int, ranks: int, placement) -> list[int]:
+    """The rank of every stage: as declared (`CsvOptions.placement`), else the one with most of its compute operations (ties: the lowest)."""
+    match placement:
         case "loop":
             return [s % ranks for s in range(stages)]
         case "vee":
@@ -306,12 +306,12 @@ def _placement(order: Order, stages: int, ranks: int, options: CsvOptions) -> li
     return (pair[best][np.append(True, stage[1:] != stage[:-1])] % ranks).tolist()
 
 
-def _count_microbatches(order: Order, options: CsvOptions) -> int:
+def count_microbatches(order: Order, declared: int | None) -> int:
     """The most microbatches one stage runs forward: a wrong index among them is then out of range, not one more microbatch."""
-    if options.microbatches is not None:
-        if not 1 <= options.microbatches <= MAX_INDEX:
-            raise error("IL104", f"{options.microbatches} microbatches are declared", help=f"declare 1 to {MAX_INDEX:,}")
-        return options.microbatches
+    if declared is not None:
+        if not 1 <= declared <= MAX_INDEX:
+            raise error("IL104", f"{declared} microbatches are declared", help=f"declare 1 to {MAX_INDEX:,}")
+        return declared
     for rows in (order.kind == Kind.F, np.isin(order.kind, [int(k) for k in WITH_MICROBATCH])):
         if rows.any():
             pairs = np.sort(order.stage[rows].astype(np.int64) << 32 | order.mb[rows])     # much faster than np.unique

@@ -341,7 +341,7 @@ class ForAnyFreezing:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """verdict: valid, invalid, unknown, vacuous; no codes: any; no models: those of the schedule."""
+    """verdict: valid, invalid, unknown, vacuous; no codes: any; models: of them, and targets; none: the models of the schedule."""
 
     verdict: str
     codes: tuple[Word, ...]

@@ -6,7 +6,7 @@ A method gets the place of its rule and what the rule's parts became; words and 
 from __future__ import annotations
 
 from . import ast
-from .build_base import Base, Part, rule
+from .build_base import TARGETS, Base, Part, rule
 from .build_program import Orders, Skeletons
 
 
@@ -234,7 +234,7 @@ class Builder(Models, Orders, Skeletons):
     @rule
     def expect(self, span, verdict, *parts):
         codes = tuple(p for p in parts if isinstance(p, ast.Word))
-        models = next((p.value for p in parts if isinstance(p, Part)), ())
+        models = self._models(next((p.value for p in parts if isinstance(p, Part)), ()), TARGETS)
         for code in codes:
             if not (len(code.text) == 5 and code.text.startswith("IL") and code.text[2:].isdigit()):
                 self.fail("IL107", f"`{code.text}` is no diagnostic code", code.span, "codes are IL101 to IL999: `expect invalid IL402`")
@@ -242,7 +242,7 @@ class Builder(Models, Orders, Skeletons):
 
     @rule
     def under(self, span, *words):
-        return Part("under", self._models(words), span)
+        return Part("under", words, span)
 
 
 _SINGLE = {ast.Model: "model", ast.Images: "images", ast.Cut: "cut", ast.MemoryBlock: "memory", ast.Device: "device",

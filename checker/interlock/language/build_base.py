@@ -13,6 +13,7 @@ from .source import Span
 from .units import DIMENSION, PHRASE, WRITTEN_UNITS, NumberError, read_amount, read_int
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
+TARGETS = ("torch", "torchtitan", "hyperparallel", "npu")
 _LONGEST_NAME = 128
 _MOST_KEPT = 1000                               # diagnostics; a million wrong operations are no more use than these
 
@@ -105,10 +106,11 @@ class Base:
         if len(self.errors) < _MOST_KEPT:
             self.errors.append(Diagnostic("IL103", message, (Label(span, "again here"), Label(first, "first here")), help))
 
-    def _models(self, words) -> tuple[ast.Word, ...]:
+    def _models(self, words, targets: tuple[str, ...] = ()) -> tuple[ast.Word, ...]:
         for word in words:
-            if word.text not in MODELS:
-                self.fail("IL107", f"unknown communication model `{word.text}`", word.span, f"models: {', '.join(MODELS)}")
+            if word.text not in MODELS + targets:
+                self.fail("IL107", f"unknown communication model `{word.text}`", word.span,
+                          f"models: {', '.join(MODELS)}" + (f"; targets: {', '.join(targets)}" if targets else ""))
         return tuple(words)
 
     def _try(self, span, make, *arguments):

@@ -292,7 +292,7 @@ class Skeletons(Expressions):
         if isinstance(condition, (ast.Int, ast.Quantity, ast.Binary, ast.Negate)):
             self.fail("IL101", "expected a comparison, such as `peak <= 60GiB`", condition.span,
                       "a claim compares a figure with a bound, or is a word such as `deadlock_free`")
-        return ast.Claim(condition, under.value if under else (), span)
+        return ast.Claim(condition, self._models(under.value) if under else (), span)
 
 
 def _lists_transfers(steps) -> bool:

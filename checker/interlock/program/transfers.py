@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,20 @@ from .linearise import Times, compute_times
 _COLUMNS = ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")
 
 
-def insert(program: Program, times: Times | None = None, comm_of=None) -> Program:
+@dataclass(frozen=True)
+class Late:
+    """Transfers across the right border of `stage` that leave as soon as their payload is there, on communicators of their own for each direction.
+
+    Their waits come after the sender's operations of the consumer's time. `posted`: forward receives are posted at the start of their rank.
+    """
+
+    stage: int
+    forward: int
+    backward: int
+    posted: bool = False
+
+
+def insert(program: Program, times: Times | None = None, comm_of=None, late: Late | None = None) -> Program:
     """The program with its transfers (and reductions and STEP, if those are inserted) written.
 
     `program` is the fully trained one, its compute order acyclic (`times.complete`). `comm_of(stage)` names the
@@ -25,7 +38,7 @@ def insert(program: Program, times: Times | None = None, comm_of=None) -> Progra
         raise ValueError("the compute order is cyclic: transfers cannot be inserted")
     key = _moments(facts, times)
     gaps = _Gaps()
-    _legs(facts, key, gaps, comm_of or (lambda stage: 0))
+    _legs(facts, key, gaps, comm_of or (lambda stage: 0), late)
     if program.reductions_inserted:
         _reductions(facts, gaps)
     return program.with_order(gaps.merge(program.order), inserted=False, reductions_inserted=False)
@@ -73,7 +86,10 @@ class _Gaps:
         return Order(start.astype(np.int64), *(columns[c] for c in _COLUMNS))
 
 
-def _legs(facts: Facts, key: np.ndarray, gaps: _Gaps, comm_of) -> None:
+_AT_ONCE = np.iinfo(np.int64).min // 2                # before all else that is put into a gap
+
+
+def _legs(facts: Facts, key: np.ndarray, gaps: _Gaps, comm_of, late: Late | None) -> None:
     edges = facts.data
     away = facts.rank[edges.src] != facts.rank[edges.dst]
     src, dst = edges.src[away], edges.dst[away]
@@ -81,19 +97,41 @@ def _legs(facts: Facts, key: np.ndarray, gaps: _Gaps, comm_of) -> None:
     forward = facts.kind[dst] == Kind.F
     head = facts.overlap_head[dst]
     moment = key[head]
-    # directly before the consumer; on the sender, before its first row that comes later in the linearisation
-    before = np.empty(len(src), dtype=np.int64)
-    for r in range(facts.program.ranks):
-        mine = facts.rank[src] == r
-        a, b = facts.program.order.start[r:r + 2]
-        before[mine] = a + np.searchsorted(key[a:b], moment[mine], side="left")
+    # directly before the consumer; on the sender, before its first row of the consumer's time or later
+    time, ranks = moment - moment % facts.program.ranks, facts.program.ranks
+    before = _first_row_at(facts, key, src, time)
     boundary = np.where(forward, facts.stage[src], facts.stage[dst])     # the stage left of the boundary
     comm, turn = comms[boundary], np.where(forward, 0, 3)
     kind = lambda f, b: np.where(forward, int(f), int(b))
     stage, mb = facts.stage, facts.mb
-    gaps.add(facts.rank[src], before, moment, turn, kind(Kind.SEND_F, Kind.SEND_B), stage[src], mb[src], comm)
-    gaps.add(facts.rank[src], before, moment, turn + 1, kind(Kind.WAIT_F, Kind.WAIT_B), stage[src], mb[src])
-    gaps.add(facts.rank[dst], head, moment, turn + 2, kind(Kind.RECV_F, Kind.RECV_B), stage[dst], mb[dst], comm)
+    leaves, leaves_at, ends, ends_at, comes, comes_at = before, moment, before, moment, head, moment
+    if late is not None:
+        seam = boundary == late.stage
+        comm = np.where(seam, np.where(forward, late.forward, late.backward), comm)
+        leaves, leaves_at = np.where(seam, _end_of(facts, src) + 1, before), np.where(seam, _AT_ONCE + key[src], moment)
+        ends, ends_at = np.where(seam, _first_row_at(facts, key, src, time + ranks), before), np.where(seam, time + ranks - 1, moment)
+        posted = seam & forward & late.posted
+        comes = np.where(posted, facts.program.order.start[facts.rank[dst]], head)
+        comes_at = np.where(posted, _AT_ONCE + moment, np.where(seam, time + ranks, moment))
+    gaps.add(facts.rank[src], leaves, leaves_at, turn, kind(Kind.SEND_F, Kind.SEND_B), stage[src], mb[src], comm)
+    gaps.add(facts.rank[src], ends, ends_at, turn + 1, kind(Kind.WAIT_F, Kind.WAIT_B), stage[src], mb[src])
+    gaps.add(facts.rank[dst], comes, comes_at, turn + 2, kind(Kind.RECV_F, Kind.RECV_B), stage[dst], mb[dst], comm)
+
+
+def _first_row_at(facts: Facts, key: np.ndarray, rows: np.ndarray, moment: np.ndarray) -> np.ndarray:
+    """On the rank of each row its first row with a key of `moment` or more; its end, if none has."""
+    out = np.empty(len(rows), dtype=np.int64)
+    for r in range(facts.program.ranks):
+        mine = facts.rank[rows] == r
+        a, b = facts.program.order.start[r:r + 2]
+        out[mine] = a + np.searchsorted(key[a:b], moment[mine], side="left")
+    return out
+
+
+def _end_of(facts: Facts, rows: np.ndarray) -> np.ndarray:
+    """The last row of the operation that each row belongs to: the second half of an overlap, else itself."""
+    after = np.minimum(rows + 1, facts.n - 1)
+    return np.where(facts.overlap_head[after] == rows, after, rows)
 
 
 def _reductions(facts: Facts, gaps: _Gaps) -> None:

@@ -56,7 +56,7 @@ def _schedule(c: Checked, sources: Sources | None) -> dict:
 
 def _answer(c: Checked, a: Answer, sources: Sources | None) -> dict:
     return {
-        "model": a.model, "verdict": a.verdict, "as_expected": expected(c, a),
+        "target" if a.target else "model": a.model, "verdict": a.verdict, "as_expected": expected(c, a),
         "reason": a.reason if a.verdict.value in ("unknown", "vacuous") else None,
         "claims": [claim.get("claim") for document in a.certificates for claim in document.get("claims", ())],
         "replayed": a.replay is not None,

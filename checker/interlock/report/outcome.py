@@ -27,7 +27,7 @@ class Unread:
 
 
 def concerns(expectation: Expectation, answer: Answer) -> bool:
-    return not expectation.models or answer.model in expectation.models
+    return answer.model in expectation.models if expectation.models else not answer.target
 
 
 def expected(checked: Checked, answer: Answer) -> bool:
@@ -79,7 +79,7 @@ def summary(checked: Sequence[Checked], unread: Sequence[Unread] = ()) -> str:
 
 @dataclass(frozen=True)
 class Shared:
-    """A finding with the models it holds under, and the first answer that has it."""
+    """A finding with the models it holds under, or the targets that ask for it, and the first answer that has it."""
 
     finding: Finding
     answer: Answer

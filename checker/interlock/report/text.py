@@ -46,7 +46,7 @@ def _schedule(c: Checked, sources: Sources | None, paint: Paint, width: int, ver
     yield from _verdict_line(c, paint)
     for a in c.answers:
         if a.verdict in (Verdict.UNKNOWN, Verdict.VACUOUS):
-            under = f"under {a.model}: " if len(c.answers) > 1 else ""
+            under = f"for the target {a.model}: " if a.target else f"under {a.model}: " if len(c.answers) > 1 else ""
             yield from _indented(f"{under}{a.reason}", width)
     if not c.answers:
         yield from _indented("no communication model was asked", width)
@@ -71,17 +71,22 @@ def _verdict_line(c: Checked, paint: Paint) -> Iterator[str]:
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers:
         certified = a.verdict is Verdict.VALID and bool(a.certificates)
-        groups.setdefault((a.verdict, expected(c, a), certified, _codes(a)), []).append(a)
+        groups.setdefault((a.target, a.verdict, expected(c, a), certified, _codes(a)), []).append(a)
     parts = []
-    for (verdict, hoped, certified, codes), answers in groups.items():
+    for (target, verdict, hoped, certified, codes), answers in groups.items():
         text = paint(verdict.value, verdict.value)
         if hoped and verdict is not Verdict.VALID:
             text += " as expected"
-        text += f" under {', '.join(a.model for a in answers)}"
-        if verdict is Verdict.VALID:
+        names = [a.model for a in answers]
+        text += f" {_for(names)}" if target else f" under {', '.join(names)}"
+        if verdict is Verdict.VALID and not target:
             text += " (certificate checked by the kernel)" if certified else " (no certificate)"
         parts.append(text + (f": {', '.join(codes)}" if codes else ""))
     yield f"{safe(c.path)}: {safe(c.name)}: " + ("; ".join(parts) or paint("unknown", "unknown"))
+
+
+def _for(targets: Sequence[str]) -> str:
+    return f"for the target{'s' * (len(targets) > 1)} {listed(targets)}"
 
 
 def _codes(a: Answer) -> tuple[str, ...]:
@@ -131,8 +136,8 @@ def _findings(c: Checked, sources: Sources | None, paint: Paint, width: int, ver
             f = replace(f, message=f"deadlock under {listed(f'`{m}`' for m in s.models)}: {f.data['cause']}")
             detail = ()
         else:
-            partly = len(s.models) < len(c.answers) and f.code != "IL307"
-            detail = (f"only under {listed(f'`{m}`' for m in s.models)}",) if partly else ()
+            partly = len(s.models) < sum(not a.target for a in c.answers) and f.code != "IL307"
+            detail = (_for(s.models),) if s.answer.target else (f"only under {listed(f'`{m}`' for m in s.models)}",) if partly else ()
         d = diagnostics.of_finding(f, s.program, c.at, c.width, detail)
         yield from diagnostics.render(d, sources, c.path, width=width, paint=paint)
         yield from _picture(s, paint, width, box)

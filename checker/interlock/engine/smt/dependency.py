@@ -10,17 +10,21 @@ from ...rules.waits import WaitGraph
 from ..graph import Solution, shortest_cycle
 from .query import TIMEOUT_MS, Query, Sat, Unknown, Unsat, decide, unsat_core
 
+MOST_EVENTS = 60_000               # of a concrete program; 20,000 operations are measured
 
-def solve(graph: WaitGraph, *, timeout_ms: int = TIMEOUT_MS) -> Solution | Unknown:
+
+def solve(graph: WaitGraph, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Solution | Unknown:
     """What engine/graph.py's `solve` answers, found by z3 alone.
 
     `timeout_ms` is for each of its two questions. Times are any that respect the waits, not the smallest; 0 is the first. With a cycle
     `time` is -1 throughout, since z3 has none then, and the walk is a shortest one among the events that wait for the unsat core and
-    the core for them, so `shortest` is not claimed.
+    the core for them, so `shortest` is not claimed. `second`: cvc5 is asked too (query.py).
     """
     src, dst = graph.node[graph.src], graph.node[graph.dst]
     query = dependency_query(graph)
-    answer = decide(query, timeout_ms)
+    if len(query.sorts) > MOST_EVENTS:
+        return Unknown(f"{len(query.sorts):,} events wait for each other; up to {MOST_EVENTS:,} are put to a solver, and the graph engine takes any number")
+    answer = decide(query, timeout_ms, second=second)
     if isinstance(answer, Unknown):
         return answer
     if isinstance(answer, Sat):

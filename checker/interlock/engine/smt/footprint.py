@@ -64,7 +64,8 @@ class Suspects:
 
 
 class Feet:
-    """Symbols of the footprint: `cross`, `back`, `wwork` by (class, stage) on the path, `reduce` by stage, `bit` by layer.
+    """Symbols of the footprint: `cross`, `back`, `wwork` by (class, stage) on the path, `reduce` by stage, `bit` by layer; `wanted` by
+    (class, layer): the gradient of the layer's output.
 
     As reverse-mode differentiation finds them, layer by layer: the gradient of a layer's input is wanted iff a present layer before it is
     trained (g_0 = false, g_{l+1} = g_l or t_l), that of its weights iff it is trained. Classes and their present layers are the program's
@@ -78,7 +79,7 @@ class Feet:
             symbol = f"trainable.{l}"
             fixed = TRUE if layer.trainable else FALSE
             self.bit.append(query.boolean(symbol) if l in symbolic else query.define(FOOT, symbol, fixed))
-        self.cross, self.back, self.wwork = {}, {}, {}
+        self.cross, self.back, self.wwork, self.wanted = {}, {}, {}, {}
         for c in range(len(present)):
             wanted = FALSE
             for s, stage in enumerate(program.stages):
@@ -88,7 +89,7 @@ class Feet:
                 at = f"c{c}.s{s}"
                 self.cross[c, s] = query.define(FOOT, f"cross.{at}", wanted)
                 for l in layers:
-                    wanted = query.define(FOOT, f"wanted.c{c}.l{l + 1}", either(wanted, self.bit[l]))
+                    wanted = self.wanted[c, l] = query.define(FOOT, f"wanted.c{c}.l{l + 1}", either(wanted, self.bit[l]))
                 self.back[c, s] = query.define(FOOT, f"back.{at}", wanted)
                 self.wwork[c, s] = query.define(FOOT, f"wwork.{at}", either(*(self.bit[l] for l in layers)))
         self.reduce = [query.define(FOOT, f"reduce.s{s}", either(*self.bit[stage.first:stage.last]))
@@ -212,12 +213,12 @@ def _question(program: Program) -> tuple[Query, Suspects]:
     return query, suspects
 
 
-def footprint_agrees(program: Program, *, timeout_ms: int = TIMEOUT_MS) -> Agrees | Differs | Unknown:
+def footprint_agrees(program: Program, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Agrees | Differs | Unknown:
     """Decides IL601, IL602, IL605 and the presence that IL308 asks for. A fragment is not asked."""
     if program.fragment:
         return Agrees(0)
     query, suspects = _question(program)
-    answer = decide(query, timeout_ms)
+    answer = decide(query, timeout_ms, second=second)
     if isinstance(answer, Unknown):
         return answer
     if isinstance(answer, Unsat):

@@ -1,14 +1,14 @@
 """One query over all freezings: does the order of the fully trained program serve every one of them (spec/footprint.md)?
 
 The program's transfers are put in along its linearisation, once. For a freezing, derive deletes from that program what the gates of
-program/transfers.py's `restrict` close. `GATES` states them again: a gate is open iff a present layer of a span is trained. Asked is
-for trainable bits under which
+program/transfers.py's `restrict` close (gates.py). Asked is for trainable bits under which
 
 * (a) two present operations stand against a wait between them, the times of the fully trained certificate fixed: those of the compute
   order, and those of the written program under `blocking`, whose waits contain the other models'. Deleting operations adds no wait
   that these do not contain: prev and next don't depend on the bits, and `order` and `block` are chains along a rank.
 * (b) an operation is present and one it needs is not, the other end of a transfer and the other members of a reduction included.
 * (c) what is present differs from the footprint.
+* (d) where the program carries bytes, a rank holds more than its capacity, or more than it ever does with all of the layers trained.
 
 Operations of one kind, stage and class are present together, so the query does not grow with the number of microbatches. That the fully
 trained program keeps the rules that no freezing touches (IL303, IL304, IL309 to IL311, IL403, ..) is not asked here but by rules/.
@@ -16,31 +16,26 @@ trained program keeps the rules that no freezing touches (IL303, IL304, IL309 to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...program.facts import Facts
-from ...program.ir import Kind, Program, Stage
-from ...program.linearise import compute_times
+from ...program.ir import Kind, Program
+from ...program.linearise import Times, compute_times
 from ...program.transfers import insert
 from ...rules.communication import Transfers
 from ...rules.waits import REASONS, WaitGraph, wait_graph
 from .. import graph as graph_engine
 from .footprint import Feet, Suspects, compare
+from .gates import GATES, Gates
+from .live import TooLarge
+from .memory import Bytes, bound
 from .needs import needs
-from .query import FALSE, TIMEOUT_MS, TRUE, Query, Session, Unknown, Unsat, both, either, no
+from .query import FALSE, TIMEOUT_MS, Query, Session, Unknown, Unsat, both, either, no, numeral, second_opinion
 
 ALL_MODELS = "blocking"                     # the strongest: its waits contain those of every other model
-
-_up_to: Callable[[Stage], range] = lambda stage: range(stage.last)
-_before: Callable[[Stage], range] = lambda stage: range(stage.first)
-_own: Callable[[Stage], range] = lambda stage: range(stage.first, stage.last)
-
-# the layers that keep an operation of a stage: present ones for a microbatch, all for REDUCE. W: also the W half of B
-GATES = {Kind.B: _up_to, Kind.I: _up_to, Kind.W: _own, Kind.SEND_B: _before, Kind.WAIT_B: _before, Kind.RECV_B: _up_to,
-         Kind.REDUCE: _own}
 
 
 @dataclass(frozen=True)
@@ -61,26 +56,34 @@ class Fails:
     code: str = ""
 
 
-def invariant(trained: Program, layers: Sequence[int], *, timeout_ms: int = TIMEOUT_MS) -> Holds | Fails | Unknown:
+def invariant(trained: Program, layers: Sequence[int], *, written: Program | None = None, limits: Sequence[int | None] | None = None,
+              timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Holds | Fails | Unknown:
     """Whether the fully trained program, its transfers inserted, serves every freezing of any of the layers.
 
-    Raises ValueError if transfers are written, or a layer is frozen or out of range. Other layers keep their bits.
+    `written`: the program with its transfers where derive places them; default: along its own linearisation. Where it carries bytes, (d) is
+    asked too, with `limits` (default: its capacities) for the ranks. Other layers keep their bits. `second`: cvc5 is asked too (query.py).
+    Raises ValueError if transfers of `trained` are written, or a layer is frozen or out of range.
     """
     facts = _checked(trained, layers)
     times = compute_times(facts)
     if not times.complete:
         rows = tuple(r for r in times.stuck if r >= 0)
         return Fails((), "the fully trained program waits in a cycle", rows, trained, "IL307")
-    question = _Question(trained, layers, facts, times)
+    try:
+        question = _Question(trained, layers, facts, times, written, limits)
+    except TooLarge as reason:
+        return Unknown(str(reason))
     session = Session(question.query, timeout_ms)
     answer = session.check()
+    if second:
+        second_opinion(question.query, answer, timeout_ms)
     if isinstance(answer, Unknown):
         return answer
     if isinstance(answer, Unsat):
         return Holds(1)
     bits = [f"trainable.{l}" for l in sorted(set(layers))]
-    for bound in range(len(bits) + 1):
-        fewer = session.check(at_most=(bits, bound))
+    for most in range(len(bits) + 1):
+        fewer = session.check(at_most=(bits, most))
         if isinstance(fewer, Unknown):
             break                            # what was found stands, though a smaller one may exist
         if not isinstance(fewer, Unsat):
@@ -91,13 +94,30 @@ def invariant(trained: Program, layers: Sequence[int], *, timeout_ms: int = TIME
     return Fails(frozen, found.what, found.rows, question.written, found.code)
 
 
-def invariance_query(trained: Program, layers: Sequence[int]) -> Query:
-    """The query that `invariant` asks: unsat iff the order serves every freezing; `fails.dep` is (a) and (b), `fails.foot` is (c).
+def invariance_query(trained: Program, layers: Sequence[int], *, written: Program | None = None, limits: Sequence[int | None] | None = None) -> Query:
+    """The query that `invariant` asks: unsat iff the order serves every freezing; `fails.dep` is (a) and (b), `fails.foot` (c), `fails.mem` (d).
 
-    Raises ValueError likewise, and for a cyclic order.
+    Raises ValueError likewise, and for a cyclic order; TooLarge if there are too many bytes to tell apart.
     """
     facts = _checked(trained, layers)
-    return _Question(trained, layers, facts, compute_times(facts)).query
+    return _Question(trained, layers, facts, compute_times(facts), written, limits).query
+
+
+def freezing_query(written: Program, layers: Sequence[int]) -> Query:
+    """Sat iff there are sizes of all layers, and bits of these, with which some rank holds more than it ever does with these trained.
+
+    `written` has its transfers written and the layers trained; its own sizes are not used. Raises TooLarge.
+    """
+    query = Query("sat: sizes and a freezing with which a rank's peak rises; unsat: no freezing raises a peak, whatever the sizes", "QF_LIA")
+    facts = Facts(written)
+    symbolic = frozenset(layers)
+    feet = Feet(query, written, facts.footprint.present, symbolic)
+    gates = Gates(query, written, feet, "mem")
+    suspects = Suspects(query, "mem")
+    size = Bytes(query, facts, feet, symbolic, open_sizes=True, gate=gates.of)
+    bound(query, facts, size, suspects, gates.groups(facts), gates.of, (None,) * written.ranks, against_trained=True)
+    query.add("ask", suspects.any)
+    return query
 
 
 def _checked(trained: Program, layers: Sequence[int]) -> Facts:
@@ -110,64 +130,30 @@ def _checked(trained: Program, layers: Sequence[int]) -> Facts:
 
 
 class _Question:
-    def __init__(self, trained: Program, layers: Sequence[int], facts: Facts, times):
-        self.query = Query("sat: bits of a freezing that the order of the fully trained program does not serve; unsat: it serves every one", "ALL")
-        self.written = insert(trained, times)
-        written = Facts(self.written)
-        self._feet = Feet(self.query, trained, facts.footprint.present, frozenset(layers))
-        self._places = max(len(trained.stages), len(trained.ties) + 1)
-        self._symbols: dict[tuple[Kind, int, int], str] = {}
+    def __init__(self, trained: Program, layers: Sequence[int], facts: Facts, times: Times, placed: Program | None, limits):
+        self.query = Query("sat: bits of a freezing that the order of the fully trained program does not serve; unsat: it serves every one", "QF_LIA")
+        self.written = placed or insert(trained, times)
+        written, symbolic = Facts(self.written), frozenset(layers)
+        feet = Feet(self.query, trained, facts.footprint.present, symbolic)
+        self._gates = Gates(self.query, self.written, feet)
         dep, foot = Suspects(self.query, "dep"), Suspects(self.query, "foot")
-        self.suspects = (dep, foot)
+        parts = {"dep": dep, "foot": foot}
         self._waits(facts, wait_graph(facts, Transfers(facts), ALL_MODELS), times.time, dep)
         waits = wait_graph(written, Transfers(written), ALL_MODELS)
         self._waits(written, waits, graph_engine.solve(waits).time, dep)
         self._needs(written, dep)
-        compare(written, self._feet, self.present, foot, exact=True)
-        self.query.add("ask", either(*(self.query.define("ask", f"fails.{name}", part.any) for name, part in (("dep", dep), ("foot", foot)))))
-
-    def present(self, kind: Kind, cls: int, at: int) -> str:
-        """The gate of a kind of operation in a class at a stage (REDUCE_TIE: of a tie)."""
-        key = (kind, cls, at)
-        if key not in self._symbols:
-            term = self._gate(kind, cls, at)
-            self._symbols[key] = term if term == TRUE else self.query.define("dep", f"has.{kind.name}.s{at}.c{cls}", term)
-        return self._symbols[key]
-
-    def _gate(self, kind: Kind, cls: int, at: int) -> str:
-        stages, ties, bit = self.written.stages, self.written.ties, self._feet.bit
-        if kind == Kind.REDUCE_TIE:
-            if at == len(ties):
-                return TRUE                                    # no declared tie: never dropped
-            return either(*(bit[l] for s in ties[at].stages for l in GATES[Kind.REDUCE](stages[s])))
-        if kind not in GATES:
-            return TRUE
-        span = [l for l in GATES[kind](stages[at]) if l < len(bit)]
-        return either(*(bit[l] for l in (span if kind == Kind.REDUCE else self._feet.layers(cls, span))))
-
-    def _groups(self, facts: Facts) -> np.ndarray:
-        """A number for each row, equal for rows that one gate holds; 0: none does."""
-        p, kind = self.written, facts.kind.astype(np.int64)
-        tie = np.full(len(p.names) + 1, len(p.ties), dtype=np.int64)
-        for number, declared in reversed(list(enumerate(p.ties))):
-            if declared.name in p.names:
-                tie[p.names.index(declared.name)] = number
-        at = np.where(kind == Kind.REDUCE_TIE, tie[facts.name], facts.stage)
-        cls = np.where((kind == Kind.REDUCE) | (kind == Kind.REDUCE_TIE), 0, facts.cls)
-        gated = np.isin(kind, [int(k) for k in (*GATES, Kind.REDUCE_TIE)]) & facts.stage_ok
-        return np.where(gated, 1 + (kind * self._places + at) * len(self._feet.present) + cls, 0)
-
-    def _of(self, group: int) -> str:
-        """The gate of a group of rows."""
-        if group == 0:
-            return TRUE
-        rest, cls = divmod(group - 1, len(self._feet.present))
-        kind, at = divmod(rest, self._places)
-        return self.present(Kind(kind), cls, at)
+        compare(written, feet, self._gates.present, foot, exact=True)
+        if self.written.memory is not None:
+            parts["mem"] = Suspects(self.query, "mem")
+            size = Bytes(self.query, written, feet, symbolic, gate=self._gates.of)
+            bound(self.query, written, size, parts["mem"], self._gates.groups(written), self._gates.of,
+                  self.written.memory.capacity if limits is None else limits, against_trained=True)
+        self.suspects = tuple(parts.values())
+        self.query.add("ask", either(*(self.query.define("ask", f"fails.{name}", part.any) for name, part in parts.items())))
 
     def _waits(self, facts: Facts, graph: WaitGraph, time: np.ndarray, suspects: Suspects) -> None:
         """(a): of the waits between two groups, the one with the least time between its ends."""
-        group = self._groups(facts)
+        group = self._gates.groups(facts)
         row = self._written_rows(facts)
         slack = time[graph.dst] - time[graph.src]
         index = np.lexsort((slack, group[graph.dst], group[graph.src]))
@@ -176,9 +162,9 @@ class _Question:
         new[1:] = (left[1:] != left[:-1]) | (right[1:] != right[:-1])
         for e in index[new].tolist():
             a, b = int(graph.src[e]), int(graph.dst[e])
-            late = f"(not (< {_numeral(time[a])} {_numeral(time[b])}))"
+            late = f"(not (< {numeral(time[a])} {numeral(time[b])}))"
             what = f"{facts.program.show(b)} does not come after {facts.program.show(a)} ({REASONS[graph.reason[e]]})"
-            suspects.add(both(self._of(int(group[a])), self._of(int(group[b])), late), "IL307", what, [row[a], row[b]])
+            suspects.add(both(self._gates.of(int(group[a])), self._gates.of(int(group[b])), late), "IL307", what, [row[a], row[b]])
 
     def _written_rows(self, facts: Facts) -> np.ndarray:
         """Where each row stands in the written program; -1 if it is not clear."""
@@ -191,17 +177,14 @@ class _Question:
 
     def _needs(self, facts: Facts, suspects: Suspects) -> None:
         """(b)."""
-        group, show = self._groups(facts), facts.program.show
+        group, show = self._gates.groups(facts), facts.program.show
         for need in needs(facts):
             there = np.where(need.needed >= 0, group[np.maximum(need.needed, 0)], -1)
             _, one = np.unique(np.stack([group[need.rows], there]), axis=1, return_index=True)
             for a, b in zip(need.rows[one].tolist(), need.needed[one].tolist()):
-                here = self._of(int(group[a]))
+                here = self._gates.of(int(group[a]))
                 if need.as_weight and facts.kind[a] == Kind.B:
-                    here = both(here, self.present(Kind.W, int(facts.cls[a]), int(facts.stage[a])))
+                    here = both(here, self._gates.present(Kind.W, int(facts.cls[a]), int(facts.stage[a])))
                 what = f"{show(a)} is there and {need.what if b < 0 else show(b)} is not"
-                suspects.add(both(here, no(self._of(int(group[b])) if b >= 0 else FALSE)), need.code, what, [a, b])
+                suspects.add(both(here, no(self._gates.of(int(group[b])) if b >= 0 else FALSE)), need.code, what, [a, b])
 
-
-def _numeral(value: int) -> str:
-    return str(value) if value >= 0 else f"(- {-value})"

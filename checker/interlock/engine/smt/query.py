@@ -31,6 +31,10 @@ class Unsat:
     core: tuple[str, ...] = ()
 
 
+class Contradiction(Exception):
+    """Two solvers, or two answers of one, contradict each other: an internal error."""
+
+
 @dataclass
 class Query:
     """Symbols and assertions. An assertion is named GROUP.NUMBER; `title` says what sat and unsat mean, `notes` what a symbol means."""
@@ -47,6 +51,10 @@ class Query:
     def integer(self, symbol: str) -> str:
         return self._declare(symbol, "Int")
 
+    def function(self, symbol: str, argument: str, result: str) -> str:
+        """An uninterpreted function of one argument."""
+        return self._declare(symbol, f"({argument}) {result}")
+
     def _declare(self, symbol: str, sort: str) -> str:
         if symbol in self.sorts:
             raise ValueError(f"{symbol} is declared twice")
@@ -61,21 +69,32 @@ class Query:
         self.add(group, f"(= {self.boolean(symbol)} {term})")
         return symbol
 
+    def number(self, group: str, symbol: str, term: str) -> str:
+        """An integer symbol that stands for the term."""
+        self.add(group, f"(= {self.integer(symbol)} {term})")
+        return symbol
+
     def names(self, group: str) -> list[str]:
         return [f"{group}.{i}" for i in range(len(self.groups[group]))]
 
     def text(self, wrap: str = "(assert {term})") -> str:
         """Declarations and assertions alone, as z3 is given them. `wrap` may use {name}."""
-        lines = [f"(declare-const {symbol} {sort})" for symbol, sort in self.sorts.items()]
+        lines = [declaration(symbol, sort) for symbol, sort in self.sorts.items()]
         for group, terms in self.groups.items():
             lines += [wrap.format(name=f"{group}.{i}", term=term) for i, term in enumerate(terms)]
         return "\n".join(lines)
 
 
-def emit(query: Query) -> str:
-    """The query as an SMT-LIB file for any solver, assertions named by their group."""
-    lines = [f"; {query.title}", f"(set-logic {query.logic})"]
-    lines += [f"(declare-const {symbol} {sort})" + (f" ; {query.notes[symbol]}" if symbol in query.notes else "")
+def declaration(symbol: str, sort: str) -> str:
+    return f"(declare-{'fun' if sort.startswith('(') else 'const'} {symbol} {sort})"
+
+
+def emit(query: Query, expected: str | None = None, head: Sequence[str] = ()) -> str:
+    """The query as an SMT-LIB file for any solver, assertions named by their group. `expected`: sat or unsat; `head`: lines of comment."""
+    lines = [f"; {line}" for line in (*head, query.title)]
+    lines += [f"(set-info :status {expected})"] if expected else []
+    lines += [f"(set-logic {query.logic})"]
+    lines += [declaration(symbol, sort) + (f" ; {query.notes[symbol]}" if symbol in query.notes else "")
               for symbol, sort in query.sorts.items()]
     for group, terms in query.groups.items():
         lines.append(f"; group {group}")
@@ -83,8 +102,57 @@ def emit(query: Query) -> str:
     return "\n".join([*lines, "(check-sat)", ""])
 
 
-def decide(query: Query, timeout_ms: int = TIMEOUT_MS) -> Sat | Unsat | Unknown:
-    return Session(query, timeout_ms).check()
+def read(text: str, timeout_ms: int = TIMEOUT_MS) -> list[str]:
+    """What z3 answers to each check-sat of a file: sat, unsat or unknown. The time limit is for each check. Raises z3's error for a text it cannot read."""
+    import z3
+    context = z3.Context()
+    said = z3.Z3_eval_smtlib2_string(context.ref(), f"(set-option :timeout {timeout_ms})\n{text}")
+    answers = said.split()
+    if set(answers) - {"sat", "unsat", "unknown"}:
+        raise ValueError(f"z3: {said.strip()}")
+    return answers
+
+
+def decide(query: Query, timeout_ms: int = TIMEOUT_MS, *, second: bool = False) -> Sat | Unsat | Unknown:
+    """z3's answer, or the model of cvc5 where it has none (`second_opinion`)."""
+    answer = Session(query, timeout_ms).check()
+    return second_opinion(query, answer, timeout_ms) if second else answer
+
+
+def second_opinion(query: Query, answer: Sat | Unsat | Unknown, timeout_ms: int) -> Sat | Unsat | Unknown:
+    """z3's answer after cvc5, if it is installed and the text not too long, has decided the same text. Raises Contradiction if it says the opposite.
+
+    Where z3 has none, a model of cvc5 is the answer: the times in it are a certificate or they are not, and the kernel says which.
+    """
+    from . import second
+    other = second.decide(query, timeout_ms)
+    if isinstance(answer, Unknown) and isinstance(other, Sat):
+        return other
+    if {type(answer), type(other)} == {Sat, Unsat}:
+        raise Contradiction(f"z3 says {type(answer).__name__.lower()} and cvc5 {type(other).__name__.lower()}: {query.title}")
+    return answer
+
+
+def maximum(query: Query, symbol: str, timeout_ms: int = TIMEOUT_MS) -> int | None | Unsat | Unknown:
+    """The largest value of an integer symbol with which the query is satisfiable; None: there is none."""
+    import z3
+    solver = z3.Optimize()
+    solver.set("timeout", max(timeout_ms, 1))
+    solver.from_string(query.text())
+    goal = solver.maximize(z3.Int(symbol))
+    answer = solver.check()
+    if answer == z3.unsat:
+        return Unsat()
+    if answer == z3.sat:
+        value = solver.upper(goal)
+        return value.as_long() if z3.is_int_value(value) else None
+    return _unknown(solver.reason_unknown(), timeout_ms)
+
+
+def _unknown(why: str, limit: int, solver: str = "z3") -> Unknown:
+    if why in ("timeout", "canceled"):
+        return Unknown(f"{solver} gave no answer in {limit} ms; a longer limit or the graph engine may decide it")
+    return Unknown(f"{solver} gave no answer: {why}")
 
 
 def unsat_core(query: Query, timeout_ms: int = TIMEOUT_MS) -> Sat | Unsat | Unknown:
@@ -100,9 +168,9 @@ class Session:
         import z3
         self._z3, self._sorts = z3, query.sorts
         self._limit, self._until = timeout_ms, time.monotonic() + timeout_ms / 1000
-        # difference constraints: measured 100 times faster than QF_IDL's tactic
+        # difference constraints: measured 100 times faster than QF_IDL's tactic; it knows no sums
         self._solver = z3.SimpleSolver()
-        self._solver.set("arith.solver", 1)
+        self._solver.set("arith.solver", 1 if query.logic == "QF_IDL" else 6)
         self._solver.from_string(query.text(wrap))
 
     def check(self, assume: Iterable[str] = (), at_most: tuple[Sequence[str], int] | None = None) -> Sat | Unsat | Unknown:
@@ -132,9 +200,7 @@ class Session:
                 solver.pop()
 
     def _unknown(self, why: str) -> Unknown:
-        if why in ("timeout", "canceled"):
-            return Unknown(f"z3 gave no answer in {self._limit} ms; a longer limit or the graph engine may decide it")
-        return Unknown(f"z3 gave no answer: {why}")
+        return _unknown(why, self._limit)
 
     def _plain(self, symbol: str, value) -> int | bool:
         """A value of a model. What a model leaves open may be anything: 0."""
@@ -157,6 +223,24 @@ def both(*terms: str) -> str:
     if FALSE in kept:
         return FALSE
     return kept[0] if len(kept) == 1 else f"(and {' '.join(kept)})" if kept else TRUE
+
+
+def add(*terms: tuple[int, str]) -> str:
+    """The sum of (factor, term), with numerals folded."""
+    factors: dict[str, int] = {}
+    constant = 0
+    for factor, term in terms:
+        if term.isdigit():
+            constant += factor * int(term)
+        else:
+            factors[term] = factors.get(term, 0) + factor
+    parts = [term if factor == 1 else f"(* {numeral(factor)} {term})" for term, factor in factors.items() if factor]
+    parts += [numeral(constant)] if constant or not parts else []
+    return parts[0] if len(parts) == 1 else f"(+ {' '.join(parts)})"
+
+
+def numeral(value: int) -> str:
+    return str(value) if value >= 0 else f"(- {-value})"
 
 
 def no(term: str) -> str:

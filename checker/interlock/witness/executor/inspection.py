@@ -33,7 +33,7 @@ def _places(w: World) -> Iterator[Problem]:
             yield Problem("IL314", (op.row,), f"{op}: there is no stage {op.stage}")
         if op.kind in WITH_MICROBATCH and not 0 <= op.mb < w.mbs:
             yield Problem("IL306", (op.row,), f"{op}: there is no microbatch {op.mb}")
-        elif op.kind in WITH_MICROBATCH and w.stage_exists(op) and op.stage not in w.path[op.mb]:
+        elif op.kind in WITH_MICROBATCH and w.stage_exists(op) and op.stage not in w.turn[op.mb]:
             yield Problem("IL306", (op.row,), f"{op}: microbatch {op.mb} does not pass stage {op.stage}")
         if op.kind in (*COMPUTE, *PIPELINE) and w.stage_exists(op) and 0 <= op.mb < w.mbs:
             home = w.rank(op.stage, op.mb)

@@ -61,7 +61,7 @@ class World:
             self._rows.setdefault((op.kind, op.stage, op.mb), []).append(op.row)
         self.work = [self._differentiate(m) for m in range(self.mbs)]
         self.path = [list(work) for work in self.work]
-        self._turn = [{s: at for at, s in enumerate(path)} for path in self.path]
+        self.turn = [{s: at for at, s in enumerate(path)} for path in self.path]
         self.first: dict[tuple[str, int, int], int] = {}    # of the rows that take part, the first of its kind
         for op in self.ops:
             if op.kind in WITH_MICROBATCH and self.in_place(op) and (op.kind not in PIPELINE or self.far_end(op) is not None):
@@ -140,7 +140,7 @@ class World:
 
     def neighbour(self, s: int, m: int, by: int) -> int | None:
         """The next (by = 1) or the previous (by = -1) stage on path(m)."""
-        path, at = self.path[m], self._turn[m].get(s)
+        path, at = self.path[m], self.turn[m].get(s)
         return path[at + by] if at is not None and 0 <= at + by < len(path) else None
 
     def stage_exists(self, op: Op) -> bool:

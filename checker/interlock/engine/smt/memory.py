@@ -1,0 +1,339 @@
+"""The group `mem`: live bytes as linear terms over the sizes of layers and the trainable bits, from spec/memory.md.
+
+live.py says what is live; here it gets its bytes. A size is a symbol with its value asserted in the group `size`, a parameter, or left open.
+Where bits are symbolic, what a frozen layer keeps is `ite bit bytes 0`, with its bounds stated beside it: so a sum is bounded without a split
+on every bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...program.facts import Facts
+from ...program.ir import Program
+from .footprint import Feet, Suspects
+from .live import EACH, GRADIENT, OUTPUT, STASH, UNTIL_WEIGHT, WORKSPACE, Moment, Part, TooLarge, moments
+from .query import FALSE, TIMEOUT_MS, TRUE, Contradiction, Query, Sat, Unknown, Unsat, add, both, decide, maximum
+
+MEM, SIZE = "mem", "size"
+PROPERTIES = ("weights", "activation", "until_weight", "output", "workspace")
+_NAMES = {STASH: "stash", UNTIL_WEIGHT: "until_weight", OUTPUT: "output", GRADIENT: "gradient", WORKSPACE: "workspace"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number that stands for the fixed bytes of a property of each of these layers."""
+
+    name: str
+    property: str
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fits:
+    queries: int
+
+
+@dataclass(frozen=True)
+class Over:
+    """`rows`: for each rank that holds more than its limit, a row while which it does; `values`: of the parameters."""
+
+    rows: dict[int, int]
+    values: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest value of a parameter with which the program fits; None: it fits with any."""
+
+    value: int | None
+
+
+class Bytes:
+    """Sizes of parts as terms. `symbolic`: layers whose bits are open; `open_sizes`: no size is given, each is any number from 0."""
+
+    def __init__(self, query: Query, facts: Facts, feet: Feet, symbolic: frozenset[int], parameters: Sequence[Parameter] = (),
+                 open_sizes: bool = False, gate: Callable[[int], str] = lambda group: TRUE):
+        self._query, self._facts, self._feet, self._symbolic = query, facts, feet, symbolic
+        self._open, self._gate = open_sizes, gate
+        self._parameter = {(l, p.property): p.name for p in parameters for l in p.layers}
+        self._sized: dict[tuple, str] = {}
+        self._several = len(set(facts.program.images)) > 1
+
+    # sizes of a layer
+
+    def size(self, l: int, what: str, images: int = 0) -> str:
+        """Bytes of a layer with so many images (EACH: what one adds) as a term; weights have none."""
+        declared = getattr(self._facts.program.layers[l], what)
+        fixed, per_image = (declared, 0) if what == "weights" else (declared.fixed, declared.per_image)
+        name = "" if images == EACH else self._parameter.get((l, what)) or self._number(f"{what}.l{l}", fixed)
+        if what == "weights" or images == 0:
+            return name
+        each = self._number(f"{what}_per_image.l{l}", per_image)
+        return each if images == EACH else add((1, name), (images, each))
+
+    def _number(self, symbol: str, value: int) -> str:
+        """A size as a symbol, with its value if sizes are given. What is 0 has none."""
+        if not self._open and value == 0:
+            return "0"
+        if symbol not in self._query.sorts:
+            self._query.integer(symbol)
+            self._query.add(SIZE, f"(<= 0 {symbol})" if self._open else f"(= {symbol} {value})")
+        return symbol
+
+    def _value(self, l: int, what: str, images: int) -> int | None:
+        if self._open or (l, what) in self._parameter:
+            return None
+        declared = getattr(self._facts.program.layers[l], what)
+        return declared.per_image if images == EACH else declared.fixed + declared.per_image * images
+
+    @property
+    def linear(self) -> bool:
+        """What is kept until W, the smaller of two sizes, is so many bytes and so many for each image."""
+        sizes = lambda l, images: (self._value(l, "until_weight", images), self._value(l, "activation", images))
+        pairs = [sizes(l, images) for l in range(len(self._facts.program.layers)) for images in (0, EACH)]
+        return all(None not in pair and pair[0] <= pair[1] for pair in pairs)
+
+    def _for_weight(self, l: int, images: int) -> str:
+        """`until_weight` of a layer, at most its activation."""
+        part, whole = self.size(l, "until_weight", images), self.size(l, "activation", images)
+        values = self._value(l, "until_weight", images), self._value(l, "activation", images)
+        if None not in values:
+            return part if values[0] <= values[1] else whole
+        if part == "0" or whole == "0":
+            return "0"
+        symbol = f"kept_for_W.l{l}" + self._of(images)
+        if symbol not in self._query.sorts:
+            self._query.number(SIZE, symbol, f"(ite (<= {part} {whole}) {part} {whole})")
+        return symbol
+
+    def _state(self, l: int) -> str:
+        """Gradients and optimizer state of a trainable layer, each rounded up."""
+        memory, weights = self._facts.program.memory, self.size(l, "weights")
+        if memory is None or weights == "0":
+            return "0"
+        total = []
+        for name, (above, below) in (("gradients", memory.gradient), ("optimizer", memory.optimizer)):
+            if below == 1 or above == 0:
+                total.append((above, weights))
+                continue
+            symbol = f"{name}.l{l}"
+            if symbol not in self._query.sorts:
+                self._query.integer(symbol)
+                scaled, whole = add((above, weights)), f"(* {below} {symbol})"
+                self._query.add(SIZE, f"(and (<= {scaled} {whole}) (< {whole} {add((1, scaled), (below, '1'))}))")
+            total.append((1, symbol))
+        return add(*total)
+
+    def _of(self, images: int) -> str:
+        return (".each" if images == EACH else f".i{images}") if self._several else ""
+
+    # bits
+
+    def _bit(self, l: int, trained: bool) -> str:
+        layer = self._facts.program.layers[l]
+        return (TRUE if trained else self._feet.bit[l]) if l in self._symbolic else TRUE if layer.trainable else FALSE
+
+    def _wanted(self, cls: int, layers: Sequence[int], trained: bool) -> str:
+        """Whether one of the layers, all that are present up to the last of them, is trained."""
+        bits = {self._bit(l, trained) for l in layers}
+        return TRUE if TRUE in bits else FALSE if bits <= {FALSE} else self._feet.wanted[cls, layers[-1]]
+
+    def _held(self, gate: str, bytes_: str, symbol: str) -> str:
+        """The bytes where the gate is open."""
+        if gate == FALSE or bytes_ == "0":
+            return "0"
+        if gate == TRUE:
+            return bytes_
+        if symbol not in self._query.sorts:
+            self._query.number(MEM, symbol, f"(ite {gate} {bytes_} 0)")
+            self._query.add(MEM, f"(and (<= 0 {symbol}) (<= {symbol} {bytes_}))")
+        return symbol
+
+    # sizes of parts
+
+    def part(self, part: Part, trained: bool) -> str:
+        """`trained`: as if every symbolic bit were true. STASH counts the whole activation, what is kept for W included."""
+        key = part, trained
+        if key not in self._sized:
+            term = self._part(part, trained)
+            at = f".s{part.stage}.c{part.cls}" + self._of(part.images) + (f".g{part.gate}" if part.gate else "")
+            symbol = f"{'trained.' if trained else ''}{_NAMES[part.what]}{at}"
+            if term not in self._query.sorts and not term.isdigit():
+                region = self._facts.program.stages[part.stage].region
+                self._query.notes[symbol] = f"{_NAMES[part.what]} of stage {part.stage} ({region})"
+                term = self._query.number(MEM, symbol, term)
+            self._sized[key] = term
+        return self._sized[key]
+
+    def _part(self, part: Part, trained: bool) -> str:
+        stage = self._facts.program.stages[part.stage]
+        layers = self._feet.layers(part.cls, range(stage.first, stage.last))
+        up_to = lambda l: self._feet.layers(part.cls, range(l + 1))
+        at = f"c{part.cls}"
+        match part.what:
+            case 0 | 1:
+                total = []
+                for l in layers:
+                    of = f".l{l}{self._of(part.images)}"
+                    if part.what == STASH:
+                        total.append((1, self._held(self._wanted(part.cls, up_to(l), trained), self.size(l, "activation", part.images), f"held.{at}{of}")))
+                    else:
+                        total.append((1, self._held(self._bit(l, trained), self._for_weight(l, part.images), f"held_for_W.{at}{of}")))
+                return add(*total)
+            case _ if part.what == OUTPUT:
+                return self.size(layers[-1], "output", part.images)
+            case _ if part.what == GRADIENT:                 # crosses iff a layer up to the end of its stage is trained
+                bytes_ = self.size(layers[-1], "output", part.images)
+                return self._held(self._wanted(part.cls, up_to(layers[-1]), trained), bytes_, f"crossing.{at}.l{layers[-1]}{self._of(part.images)}")
+            case _:
+                largest = self._most([self.size(l, "workspace", part.images) for l in layers], f"most_workspace.s{part.stage}.{at}{self._of(part.images)}")
+                return self._held(TRUE if trained else self._gate(part.gate), largest, f"working.s{part.stage}.{at}.g{part.gate}{self._of(part.images)}")
+
+    def _most(self, terms: Iterable[str], symbol: str) -> str:
+        terms = [t for t in dict.fromkeys(terms) if t != "0"]
+        if len(terms) < 2:
+            return terms[0] if terms else "0"
+        if symbol not in self._query.sorts:
+            self._query.integer(symbol)
+            self._query.add(SIZE, f"(and {' '.join(f'(<= {t} {symbol})' for t in terms)} (or {' '.join(f'(= {t} {symbol})' for t in terms)}))")
+        return symbol
+
+    # sums
+
+    def static(self, rank: int, trained: bool) -> str:
+        symbol = f"{'trained.' if trained else ''}static.r{rank}"
+        if symbol not in self._query.sorts:
+            total = []
+            for stage in self._facts.program.stages:
+                if stage.replicated or stage.rank == rank:
+                    for l in range(stage.first, stage.last):
+                        total += [(1, self.size(l, "weights")), (1, self._held(self._bit(l, trained), self._state(l), f"state.l{l}"))]
+            self._query.notes[symbol] = f"weights, gradients and optimizer state of rank {rank}"
+            self._query.number(MEM, symbol, add(*total))
+        return symbol
+
+    def live(self, moment: Moment, trained: bool = False) -> str:
+        """The bytes of a moment: those kept until X, of trained layers some until W, and the rest of what is live."""
+        counts = dict(moment.counts)
+        total = [(1, self.static(moment.rank, trained))]
+        for part, n in moment.counts.items():
+            if part.what == UNTIL_WEIGHT:                    # of these, the first counts those that still wait for X
+                n -= counts.get(part._replace(what=STASH), 0)
+            total.append((n, self.part(part, trained)))
+        return add(*total)
+
+
+def bound(query: Query, facts: Facts, size: Bytes, suspects: Suspects, group: np.ndarray, gate: Callable[[int], str],
+          limits: Sequence[int | None], against_trained: bool) -> None:
+    """Suspects: a moment with more bytes than the rank's limit, and, if asked, than any moment of the fully trained program. Raises TooLarge."""
+    p = facts.program
+    found = moments(facts, group, size.linear)
+    for r in range(p.ranks):
+        mine = [m for m in found if m.rank == r]
+        if not mine and limits[r] is not None:
+            mine = [Moment(r, -1, 0, {})]                    # a rank without rows holds what is static
+        peak = ""
+        if against_trained and mine:
+            tops = [query.number(MEM, f"trained.live.r{r}.{m.row}", size.live(m, trained=True)) for m in mine]
+            peak = query.integer(f"trained.peak.r{r}")
+            query.notes[peak] = f"most bytes of rank {r} with all of the layers trained"
+            for top in tops:
+                query.add(MEM, f"(<= {top} {peak})")
+            query.add(MEM, f"(or {' '.join(f'(= {top} {peak})' for top in tops)})")
+        limit = ""
+        if limits[r] is not None:
+            limit = query.number(SIZE, f"capacity.r{r}", str(limits[r]))
+        for m in mine if peak or limit else ():
+            doing = f"while {p.show(m.row)} runs" if m.row >= 0 else "throughout"
+            symbol = f"live.r{r}.{m.row}" if m.row >= 0 else f"live.r{r}"
+            query.notes[symbol] = f"bytes of rank {r} {doing}"
+            here = query.number(MEM, symbol, size.live(m))
+            if peak:
+                suspects.add(both(gate(m.gate), f"(> {here} {peak})"), "IL606", f"rank {r} holds more {doing} than with all of them trained", [m.row])
+            if limit:
+                suspects.add(both(gate(m.gate), f"(> {here} {limit})"), "IL501", f"rank {r} holds more than its capacity {doing}", [m.row])
+
+
+def memory_query(program: Program, parameters: Sequence[Parameter] = (), bounds: Mapping[str, tuple[int, int | None]] | None = None,
+                 limits: Sequence[int | None] | None = None, *, fit: bool = False) -> Query:
+    """Sat iff a rank holds more than its limit (`fit`: iff none does) for some values of the parameters in their bounds, else from 0.
+
+    The program's transfers are written. `limits`: bytes for each rank, None where there is none; default: the capacities. Raises TooLarge,
+    and ValueError for inserted transfers.
+    """
+    return _question(program, parameters, bounds or {}, limits, fit)[0]
+
+
+def _question(program, parameters, bounds, limits, fit=False) -> tuple[Query, Suspects]:
+    more, none = "a rank holds more than its capacity", "every rank fits"
+    query = Query(f"sat: {none if fit else more}; unsat: {more if fit else none}", "QF_LIA")
+    _declare(query, program, parameters, bounds)
+    facts = Facts(program)
+    limits = limits if limits is not None else program.memory.capacity if program.memory else (None,) * program.ranks
+    feet = Feet(query, program, facts.footprint.present, frozenset())
+    size = Bytes(query, facts, feet, frozenset(), parameters)
+    suspects = Suspects(query, MEM)
+    bound(query, facts, size, suspects, np.zeros(facts.n, dtype=np.int64), lambda group: TRUE, limits, against_trained=False)
+    query.add("ask", f"(not {suspects.any})" if fit else suspects.any)
+    return query, suspects
+
+
+def _declare(query: Query, program: Program, parameters: Sequence[Parameter], bounds: Mapping[str, tuple[int, int | None]]) -> None:
+    unknown = set(bounds) - {p.name for p in parameters}
+    if unknown:
+        raise ValueError(f"bounds of what is no parameter: {', '.join(sorted(unknown))}")
+    for p in parameters:
+        if p.property not in PROPERTIES or not all(0 <= l < len(program.layers) for l in p.layers):
+            raise ValueError(f"parameter {p.name} is {p.property} of layers {p.layers}; there are {', '.join(PROPERTIES)} and {len(program.layers)} layers")
+        low, high = bounds.get(p.name, (0, None))
+        if low < 0:
+            raise ValueError(f"{p.name} is a number of bytes: from 0")
+        query.integer(p.name)
+        query.notes[p.name] = f"{p.property} of {len(p.layers)} layers"
+        query.add(SIZE, f"(<= {low} {p.name})")
+        if high is not None:
+            query.add(SIZE, f"(<= {p.name} {high})")
+
+
+def fits(program: Program, parameters: Sequence[Parameter] = (), bounds: Mapping[str, tuple[int, int | None]] | None = None,
+         limits: Sequence[int | None] | None = None, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Fits | Over | Unknown:
+    """Whether no rank holds more than its limit for any values of the parameters within their bounds: R-MEM-1 without rules/memory.py.
+
+    Without parameters, `Over` names every rank that does. `second`: cvc5 decides too. Arguments and errors as of `memory_query`.
+    """
+    try:
+        query, suspects = _question(program, parameters, bounds or {}, limits)
+    except TooLarge as reason:
+        return Unknown(str(reason))
+    answer = decide(query, timeout_ms, second=second)
+    if isinstance(answer, Unknown):
+        return answer
+    if isinstance(answer, Unsat):
+        return Fits(1)
+    found = suspects.found(answer.value)
+    rank = lambda what: int(what.split()[1])
+    rows: dict[int, int] = {}
+    for d in found:
+        rows.setdefault(rank(d.what), d.rows[0] if d.rows else -1)
+    return Over(rows, {p.name: answer.value(p.name) for p in parameters})
+
+
+def largest(program: Program, parameter: Parameter, bounds: tuple[int, int | None] = (0, None), limits: Sequence[int | None] | None = None,
+            *, timeout_ms: int = TIMEOUT_MS) -> Largest | Over | Unknown:
+    """The largest value of the parameter within its bounds with which every rank fits; Over: with none it does."""
+    try:
+        query, _ = _question(program, [parameter], {parameter.name: bounds}, limits, fit=True)
+    except TooLarge as reason:
+        return Unknown(str(reason))
+    answer = maximum(query, parameter.name, timeout_ms)
+    if isinstance(answer, Unsat):
+        over = fits(program, [parameter], {parameter.name: (bounds[0], bounds[0])}, limits, timeout_ms=timeout_ms)
+        if isinstance(over, Fits):
+            raise Contradiction("z3 says that no size fits, and that the smallest does")
+        return over
+    return answer if isinstance(answer, Unknown) else Largest(answer)
+

@@ -1,0 +1,469 @@
+"""Megatron-LM layouts and layer-split flags -> a schedule of the algebra (spec/interchange.md)."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from ..language.diagnostics import Diagnostic, InputError, Label, error
+from ..language.source import Source, Span
+from .sched_text import commented, identifier
+
+MAX_TEXT = 1 << 20
+MAX_ITEMS = 100_000                             # layers of a model
+MAX_RANKS = 65_536
+_ITEMS = "EtmL"
+_NAMES = {"E": "embed", "t": "decoder", "m": "mtp", "L": "loss"}
+_TOKEN = re.compile(r"[ \t,]*(?:(?P<item>[EtmL])|(?P<mark>[|()])|(?P<count>\*[ \t]*(?P<digits>[0-9]+))|(?P<bad>.)|\Z)", re.S)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a layout or flags must come to; None: not said."""
+
+    ranks: int | None = None
+    layers: int | None = None
+    mtp: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`stages[s]` are the items of stage s, as letters; stage s is chunk s div ranks of rank s mod ranks. `spans[s]`: its text."""
+
+    ranks: int
+    stages: tuple[str, ...]
+    spans: tuple[Span | None, ...] = ()
+    notes: tuple[Diagnostic, ...] = field(default=(), compare=False)
+
+    @property
+    def chunks(self) -> int:
+        return len(self.stages) // self.ranks
+
+    def count(self, item: str) -> int:
+        return sum(s.count(item) for s in self.stages)
+
+    def text(self) -> str:
+        """The layout as Megatron writes it, without counts."""
+        return "|".join(self.stages)
+
+
+# -- layout strings ------------------------------------------------------------------------------------------------------
+
+def read_layout(source: Source, asked: Asked = Asked(), start: int = 0, end: int | None = None) -> Layout:
+    """A layout string, or `[start, end)` of the source, in full. Raises InputError (IL104, IL106, IL111, IL214).
+
+    `notes` are warnings of what Megatron accepts and no schedule should have: empty stages.
+    """
+    text = source.text[:end]
+    if len(text) - start > MAX_TEXT:
+        raise error("IL104", f"the layout is longer than {MAX_TEXT >> 20} MiB", help="write repetitions as `(tt|)*30`")
+    if not text[start:].strip(" \t,\r\n"):
+        raise error("IL106", "the layout is empty", help="write the items of each stage: `Et*3|(tt|)*29,m|L`")
+    items = _expand(_Reader(source, start, len(text.rstrip(" \t\r\n"))).sequence())
+    stages, spans = _stages(items)
+    _check_items(stages, spans)
+    ranks = len(stages) if asked.ranks is None else asked.ranks
+    layout = Layout(ranks, tuple(stages), tuple(spans))
+    _check_asked(layout, asked, Span(source.base + start, max(len(text[start:].rstrip()), 1)))
+    return Layout(ranks, layout.stages, layout.spans, tuple(_empty(layout)))
+
+
+class _Reader:
+    """layout := (item [count] | "|" | "(" (item [count] | "|")* ")" count)*, with commas and blanks anywhere but within a count."""
+
+    def __init__(self, source: Source, start: int, end: int):
+        self._source, self._at, self._end = source, start, end
+        self._next()
+
+    def _next(self) -> None:
+        found = _TOKEN.match(self._source.text, self._at, self._end)
+        self._at = found.end()
+        self.kind = found.lastgroup if found.lastgroup != "digits" else "count"
+        if found["count"]:
+            self.kind = "count"
+        self.text = found[self.kind] if self.kind else ""
+        self.digits = found["digits"]
+        start = found.start(self.kind) if self.kind else max(self._end - 1, 0)
+        self.span = Span(self._source.base + start, max(len(self.text), 1))
+
+    def sequence(self) -> list[tuple[str, int, Span] | tuple[list, int, Span]]:
+        out: list = []
+        while self.kind:
+            out.append(self._group() if self.text == "(" else self._item())
+        return out
+
+    def _item(self):
+        text, span = self.text, self.span
+        if self.kind not in ("item", "mark") or text == ")":
+            raise self._wrong()
+        self._next()
+        count = self._count(span) if text != "|" else 1
+        return text, count, span
+
+    def _group(self):
+        opened, inner = self.span, []
+        self._next()
+        while self.text != ")":
+            if self.text == "(":
+                raise InputError(Diagnostic("IL111", "a group within a group", (Label(self.span), Label(opened, "the group it stands in")),
+                                            "write the inner group out: groups do not nest"))
+            if not self.kind:
+                raise error("IL111", "a group without its end", opened, help="close it and say how often: `(tt|)*29`")
+            inner.append(self._item())
+        closed = self.span
+        self._next()
+        if not inner:
+            raise error("IL111", "an empty group", opened.to(closed), help="delete it, or write its items: `(tt|)*29`")
+        if self.kind != "count":
+            raise error("IL111", "a group without a count", opened.to(closed), help="say how often it comes, `(tt|)*29`, or delete the parentheses")
+        return inner, self._count(opened.to(closed)), opened.to(closed)
+
+    def _count(self, of: Span) -> int:
+        if self.kind != "count":
+            return 1
+        span, digits = self.span, self.digits
+        number = int(digits) if len(digits) < 12 else MAX_ITEMS + 1
+        if number == 0:
+            raise error("IL111", f"`{self._source.text[of.at - self._source.base:span.at - self._source.base + span.width]}` comes 0 times",
+                        of.to(span), help="delete it, or correct the count: Megatron drops such an item without a word")
+        if number > MAX_ITEMS:
+            raise error("IL104", f"a count of {digits[:20]} is above {MAX_ITEMS:,}", span, help="a model has at most 100,000 layers")
+        self._next()
+        if self.kind == "count":
+            raise error("IL111", "a count after a count", self.span, help="multiply the two, or write the item again: `t*2t*3`")
+        if self.kind == "bad" and self.text.isdigit():
+            raise error("IL111", "a comma or a blank within a count", self.span, help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count without")
+        return number
+
+    def _wrong(self) -> InputError:
+        text = self.text if self.text.isprintable() else ascii(self.text)[1:-1]
+        if self.kind == "count":
+            return error("IL111", "a count with nothing before it", self.span, help="a count follows an item or a group: `t*3`, `(tt|)*29`")
+        if text == ")":
+            return error("IL111", "`)` closes no group", self.span, help="delete it, or open the group: `(tt|)*29`")
+        if text == "*":
+            return error("IL111", "`*` without a number", self.span, help="say how often: `t*3`")
+        if text.isdigit():
+            return error("IL111", f"the number `{text}` stands alone", self.span, help="a count follows `*`: `t*3`")
+        letter = next((c for c in _ITEMS if c.lower() == text.lower()), None)
+        return error("IL111", f"`{text}` is no item of a layout", self.span,
+                     help=f"`{letter}` was meant, perhaps: capitals count" if letter else "the items are E (embedding), t (decoder layer), m (MTP layer), L (loss), and `|` between stages")
+
+
+def _expand(sequence: list) -> list[tuple[str, Span]]:
+    out: list[tuple[str, Span]] = []
+
+    def one(item: str, count: int, span: Span) -> None:
+        if len(out) + count > MAX_ITEMS:
+            raise error("IL104", f"the layout comes to more than {MAX_ITEMS:,} items", span, help="a model has at most 100,000 layers")
+        out.extend([(item, span)] * count)
+
+    for what, count, span in sequence:
+        if isinstance(what, str):
+            one(what, count, span)
+        else:
+            for _ in range(count):
+                for inner in what:
+                    one(*inner)
+    return out
+
+
+def _stages(items: list[tuple[str, Span]]) -> tuple[list[str], list[Span | None]]:
+    stages, spans = [""], [None]
+    for text, span in items:
+        if text == "|":
+            spans[-1] = spans[-1] or span                        # of an empty stage, the bar that ends it
+            stages.append("")
+            spans.append(None)
+        else:
+            stages[-1] += text
+            spans[-1] = span if spans[-1] is None else spans[-1].to(span) if span.at >= spans[-1].at else spans[-1]
+    if spans[-1] is None:
+        spans[-1] = items[-1][1]
+    return stages, spans
+
+
+def _check_items(stages: list[str], spans: list[Span]) -> None:
+    whole = "".join(stages)
+    ends = list(accumulate(map(len, stages)))
+    place = lambda at: spans[bisect_right(ends, at)]
+    for letter, what in (("E", "embedding"), ("L", "loss")):
+        if whole.count(letter) > 1:
+            raise error("IL214", f"the layout has {whole.count(letter)} `{letter}`, and the {what} comes once", place(whole.index(letter, whole.index(letter) + 1)), "again here", f"keep {'the first' if letter == 'E' else 'the last'} of them")
+    if "E" not in whole:
+        raise error("IL214", "the layout has no embedding", spans[0], "the first stage", f"begin with `E`: `E{stages[0]}`")
+    if "L" not in whole:
+        raise error("IL214", "the layout has no loss", spans[-1], "the last stage", f"end with `L`: `{stages[-1]}L`" if len(stages[-1]) < 40 else "end with `L`")
+    if whole[0] != "E":
+        raise error("IL214", f"`{whole[0]}` stands before the embedding", place(0), help="begin with `E`: the embedding is the model's first layer")
+    if whole[-1] != "L":
+        raise error("IL214", f"`{whole[-1]}` stands after the loss", place(len(whole) - 1), help="end with `L`: the loss is the model's last layer")
+    if "t" in whole[max(whole.find("m"), 0):] and "m" in whole:
+        raise error("IL214", "a decoder layer stands after an MTP layer", place(whole.rindex("t")), help="put every `m` after the last `t`")
+
+
+def _check_asked(layout: Layout, asked: Asked, whole: Span) -> None:
+    ranks, n = layout.ranks, len(layout.stages)
+    if not 1 <= ranks <= MAX_RANKS:
+        raise error("IL104", f"{ranks} ranks are asked", help=f"ask for 1 to {MAX_RANKS:,}")
+    if n % ranks:
+        near = n // ranks * ranks or ranks
+        raise error("IL214", f"the layout has {n} stages, and {ranks} ranks take a multiple of {ranks}", whole,
+                    help=f"write {near if near == n - n % ranks and near else ranks} or {near + ranks} stages, or ask for a number of ranks that divides {n}")
+    if asked.layers is not None and layout.count("t") != asked.layers:
+        raise error("IL214", f"the layout has {layout.count('t')} decoder layers, and {asked.layers} are asked", whole,
+                    help=f"{'add' if layout.count('t') < asked.layers else 'take out'} {abs(layout.count('t') - asked.layers)} `t`")
+    if asked.mtp is not None and layout.count("m") != asked.mtp:
+        raise error("IL214", f"the layout has {layout.count('m')} MTP layers, and {asked.mtp} are asked", whole,
+                    help=f"{'add' if layout.count('m') < asked.mtp else 'take out'} {abs(layout.count('m') - asked.mtp)} `m`")
+    holding = [s for s, items in enumerate(layout.stages) if "m" in items]
+    if len(holding) > 1:
+        raise error("IL214", f"the MTP layers lie in stages {holding[0]} and {holding[1]}", layout.spans[holding[1]], help="put all of them into one stage")
+    for s in holding:
+        rank, chunk = s % ranks, s // ranks
+        if chunk != layout.chunks - 1:
+            raise error("IL214", f"the MTP layers lie in stage {s}, which is chunk {chunk} of rank {rank}", layout.spans[s], help=f"put them into the last chunk: {_stage_range(n - ranks + 1, n - 1)}")
+        if rank == 0:
+            raise error("IL214", f"the MTP layers lie in stage {s}, which is on the first rank", layout.spans[s],
+                        help=f"put them into a later stage of the last chunk: {_stage_range(n - ranks + 1, n - 1)}" if ranks > 1 else "MTP layers want 2 ranks or more")
+
+
+def _stage_range(first: int, last: int) -> str:
+    return f"stage {last}" if first >= last else f"stages {first} to {last}"
+
+
+def _empty(layout: Layout):
+    holders = next(s for s, items in enumerate(layout.stages) if "L" in items)
+    for s, items in enumerate(layout.stages):
+        if not items and s == len(layout.stages) - 1:
+            yield Diagnostic("IL205", f"the last stage is empty: the loss is in stage {holders}, on rank {holders % layout.ranks}, not on the last rank", (Label(layout.spans[s], "the last stage follows"),),
+                             "move `L` into the last stage; Megatron accepts this layout, and its last rank then has no loss")
+        elif not items:
+            yield Diagnostic("IL205", f"stage {s} is empty, and every stage of a schedule has a layer", (Label(layout.spans[s], "it ends here"),),
+                             "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its input on")
+
+
+# -- flags ---------------------------------------------------------------------------------------------------------------
+
+_FLAGS = {
+    "--num-layers": "layers", "--pipeline-model-parallel-size": "ranks", "--num-layers-per-virtual-pipeline-stage": "per_stage",
+    "--num-virtual-stages-per-pipeline-rank": "chunks", "--decoder-first-pipeline-num-layers": "first", "--decoder-last-pipeline-num-layers": "last",
+    "--mtp-num-layers": "mtp", "--account-for-embedding-in-pipeline-split": "embedding", "--account-for-loss-in-pipeline-split": "loss",
+    "--pipeline-model-parallel-layout": "layout",
+}
+_SWITCHES = {"embedding", "loss"}
+_NO_LAYERS = "leave it out: only flags that place layers are read"
+
+
+@dataclass(frozen=True)
+class _Flag:
+    value: int
+    span: Span
+    at: tuple[int, int] = (0, 0)                # of a layout: where it stands
+
+
+def read_flags(source: Source, asked: Asked = Asked()) -> Layout:
+    """The layout that Megatron's flags come to. Raises InputError (IL104, IL106, IL111, IL214, IL215)."""
+    flags = _flags(source)
+    value = lambda name: flags[name].value if name in flags else None
+    whole = Span(source.base, max(len(source.text.rstrip()), 1))
+    if "ranks" not in flags:
+        raise error("IL111", "the flags give no number of ranks", whole, help="add `--pipeline-model-parallel-size 4`, say")
+    if asked.ranks not in (None, value("ranks")):
+        raise error("IL214", f"the flags give {value('ranks')} ranks, and {asked.ranks} are asked", flags["ranks"].span, help="ask for the same number, or leave it out")
+    if not 1 <= value("ranks") <= MAX_RANKS:
+        raise error("IL104", f"{value('ranks')} ranks are asked", flags["ranks"].span, help=f"ask for 1 to {MAX_RANKS:,}")
+    if "layout" in flags:
+        return _layout_of_flags(source, flags, asked)
+    if "layers" not in flags:
+        raise error("IL111", "the flags give no number of layers", whole, help="add `--num-layers 32`, say")
+    if not 1 <= value("layers") <= MAX_ITEMS:
+        raise error("IL104", f"{value('layers')} layers are asked", flags["layers"].span, help=f"ask for 1 to {MAX_ITEMS:,}")
+    for name, number in (("layers", asked.layers), ("mtp", asked.mtp)):
+        if number is not None and number != (value(name) or 0):
+            raise error("IL214", f"the flags give {value(name) or 0} {'MTP ' if name == 'mtp' else ''}layers, and {number} are asked", flags[name].span if name in flags else whole,
+                        help="ask for the same number, or leave it out")
+    per_chunk, chunks = _split(flags)
+    return _built(flags, per_chunk, chunks)
+
+
+def _flags(source: Source) -> dict[str, _Flag]:
+    if len(source.text) > MAX_TEXT:
+        raise error("IL104", f"the flags are longer than {MAX_TEXT >> 20} MiB", help="give the flags that place layers only")
+    words = [(m[0], m.start()) for m in re.finditer(r"[^\s=]+|=", source.text)]
+    words = [w for i, w in enumerate(words) if w[0] != "=" or i == 0 or not words[i - 1][0].startswith("--")]
+    if not words:
+        raise error("IL106", "there are no flags", help="write `--num-layers 32 --pipeline-model-parallel-size 4`, say")
+    out: dict[str, _Flag] = {}
+    i = 0
+    while i < len(words):
+        text, at = words[i]
+        span = Span(source.base + at, len(text))
+        name = _FLAGS.get(text)
+        if name is None:
+            from difflib import get_close_matches
+            near = get_close_matches(text[:80], _FLAGS, n=1, cutoff=0.8)
+            shown = text if len(text) <= 60 else f"{text[:60]}.."
+            raise error("IL111", f"`{shown}` is no flag that places layers", span, help=f"`{near[0]}` was meant, perhaps" if near else _NO_LAYERS)
+        if name in out:
+            raise InputError(Diagnostic("IL111", f"`{text}` is given twice", (Label(span), Label(out[name].span, "and here")), "delete one of them"))
+        if name in _SWITCHES:
+            out[name] = _Flag(1, span)
+            i += 1
+            continue
+        if i + 1 == len(words) or words[i + 1][0].startswith("--"):
+            raise error("IL111", f"`{text}` has no value", span, help="write a layout after it" if name == "layout" else f"write a number after it: `{text} 4`")
+        word, start = words[i + 1]
+        both = span.to(Span(source.base + start, len(word)))
+        if name == "layout":
+            quoted = len(word) > 1 and word[0] in "\"'" and word[-1] == word[0]
+            out[name] = _Flag(0, both, (start + quoted, start + len(word) - quoted))
+        elif not re.fullmatch("[0-9]{1,9}", word):
+            raise error("IL111", f"`{word[:40]}` is no number", Span(source.base + start, len(word)), help=f"write a whole number: `{text} 4`")
+        else:
+            out[name] = _Flag(int(word), both)
+        i += 2
+    return out
+
+
+def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: Asked) -> Layout:
+    for name in ("per_stage", "chunks", "first", "last", "embedding", "loss"):
+        if name in flags:
+            raise InputError(Diagnostic("IL111", "a layout says where every layer is, and this flag says it again", (Label(flags[name].span), Label(flags["layout"].span, "the layout")), "delete one of the two"))
+    value = lambda name: flags[name].value if name in flags else None
+    start, end = flags["layout"].at
+    layers = value("layers") if asked.layers is None else asked.layers
+    mtp = value("mtp") if asked.mtp is None else asked.mtp
+    return read_layout(source, Asked(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None), start, end)
+
+
+def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
+    """Items of each rank, the embedding and the loss among them where they count as layers, and the chunks. Raises IL111, IL215."""
+    value = lambda name: flags[name].value if name in flags else None
+    layers, ranks, first, last = value("layers"), value("ranks"), value("first"), value("last")
+    _together(flags, "per_stage", "chunks", "both give the number of chunks")
+    for name in ("first", "last"):
+        for other in ("embedding", "loss"):
+            _together(flags, name, other, "Megatron does not combine the two")
+        _together(flags, name, "per_stage", "Megatron wants `--num-virtual-stages-per-pipeline-rank` where the split is uneven")
+    counted = layers + ("embedding" in flags) + ("loss" in flags)
+    items = [counted // ranks] * ranks
+    if first is not None or last is not None:
+        if ranks == 1 or ranks == 2 and first is not None and last is not None and first + last != layers:
+            built = sum(x for x in (first, last) if x is not None)
+            raise _lost(layers, built, flags["first" if first is not None else "last"].span, f"{ranks} rank{'s' * (ranks > 1)} hold {built} of them", "give numbers that sum to the layers asked")
+        left = layers - (first or 0) - (last or 0)
+        between = ranks - (first is not None) - (last is not None)
+        if left < 0 or between and left % between:
+            built = max((first or 0) + (last or 0) + max(left, 0) // max(between, 1) * between, 0)
+            raise _lost(layers, built, flags["layers"].span, f"{max(left, 0)} layers are left for {between} ranks", _multiples(left, between) if left >= 0 else "the first and the last rank take more than there are")
+        items = [left // between if between else 0] * ranks
+        items[0] = items[0] if first is None else first
+        items[-1] = items[-1] if last is None else last
+    elif counted % ranks:
+        what = f"{counted} layers (with the embedding or the loss)" if counted != layers else f"{layers} layers"
+        raise _lost(layers, _whole(counted // ranks, flags, ranks) - (counted - layers), flags["layers"].span, f"{what} on {ranks} ranks", _multiples(counted, ranks))
+    chunks = value("chunks") or 1
+    if "chunks" in flags and not value("chunks"):
+        raise error("IL111", "0 chunks a rank are asked", flags["chunks"].span, help="write 1 or more")
+    if "per_stage" in flags:
+        per = value("per_stage")
+        if not per:
+            raise error("IL111", "0 layers a stage are asked", flags["per_stage"].span, help="write 1 or more")
+        if items[0] % per:
+            raise _lost(layers, items[0] // per * per * ranks - (counted - layers), flags["per_stage"].span, f"{items[0]} layers a rank, in stages of {per}", _multiples(items[0], per))
+        chunks = items[0] // per
+    for r, number in enumerate(items):
+        if number % chunks:
+            raise _lost(layers, sum(n // chunks * chunks for n in items) - (counted - layers), flags["chunks"].span, f"{number} layers on rank {r} in {chunks} chunks", _multiples(number, chunks))
+    return items, chunks
+
+
+def _whole(per_rank: int, flags: dict[str, _Flag], ranks: int) -> int:
+    """The layers that whole stages of equal size hold."""
+    chunks = flags["chunks"].value if "chunks" in flags else 1
+    return per_rank // max(chunks, 1) * max(chunks, 1) * ranks
+
+
+def _lost(layers: int, built: int, span: Span, label: str, help: str) -> InputError:
+    return error("IL215", f"{layers} layers are asked, {built} built", span, label, help)
+
+
+def _multiples(number: int, of: int) -> str:
+    low = number // of * of
+    return f"{number} is no multiple of {of}: {f'{low} or ' if low else ''}{low + of} would be"
+
+
+def _together(flags: dict[str, _Flag], a: str, b: str, why: str) -> None:
+    if a in flags and b in flags:
+        raise InputError(Diagnostic("IL111", why, (Label(flags[b].span), Label(flags[a].span, "with this one")), "keep one of the two"))
+
+
+def _built(flags: dict[str, _Flag], per_rank: list[int], chunks: int) -> Layout:
+    ranks, layers = len(per_rank), flags["layers"].value
+    if ranks * chunks > MAX_ITEMS:
+        raise error("IL104", f"{ranks * chunks:,} stages are asked", help="a model has at most 100,000 layers")
+    numbers = [per_rank[s % ranks] // chunks for s in range(ranks * chunks)]
+    for name, s in (("embedding", 0), ("loss", -1)):
+        if name in flags:
+            if not numbers[s]:
+                raise error("IL215", f"no room is left for the {name} in the {'first' if s == 0 else 'last'} stage", flags[name].span, help="ask for fewer stages")
+            numbers[s] -= 1
+    if sum(numbers) != layers:                                   # what the checks above must have found
+        raise _lost(layers, sum(numbers), flags["layers"].span, "", "correct the split")
+    stages = ["t" * n for n in numbers]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "m" * (flags["mtp"].value if "mtp" in flags else 0) + "L"
+    span = flags["layers"].span
+    layout = Layout(ranks, tuple(stages), (span,) * len(stages))
+    empty = [Diagnostic("IL205", f"stage {s} gets no layer, and every stage of a schedule has one", (Label(span),), "ask for fewer stages, or for more layers")
+             for s, items in enumerate(stages) if not items]
+    return Layout(ranks, layout.stages, layout.spans, tuple(empty))
+
+
+# -- a schedule ----------------------------------------------------------------------------------------------------------
+
+def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
+    """The `.sched` text of a layout: Megatron's order over its stages. Raises InputError (IL205: an empty stage; IL214: microbatches)."""
+    if layout.notes:
+        raise InputError(*layout.notes[:20])
+    ranks, chunks = layout.ranks, layout.chunks
+    if chunks > 1 and ranks == 1:
+        raise error("IL214", f"{chunks} stages on one rank", help="ask for 2 ranks or more: Megatron interleaves over several")
+    if microbatches is None:
+        microbatches = 2 * ranks
+    if not 1 <= microbatches <= 10_000_000:
+        raise error("IL104", f"{microbatches} microbatches are asked", help="ask for 1 to 10,000,000")
+    if chunks > 1 and microbatches % ranks:
+        low = microbatches // ranks * ranks
+        raise error("IL214", f"{microbatches} microbatches are no multiple of {ranks} ranks", help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes whole rounds")
+    groups = [(_NAMES[i], layout.count(i)) for i in _ITEMS if layout.count(i)]
+    layers = [f"    layer {i} {{ }}" if i in ("embed", "loss") else f"    layers {i}[{n}] {{ }}" for i, n in groups]
+    skeleton = "1f1b" if chunks == 1 else "interleaved"
+    sizes = [str(len(s)) for s in layout.stages]
+    first = f"chunks: {chunks}, " if chunks > 1 else ""
+    region = f"pipeline = {', '.join(i for i, _ in groups)} : {skeleton}({first}partition: [{', '.join(sizes)}])"
+    return "\n".join([
+        *commented([f"Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout \"{_short(layout)}\""]),
+        f"schedule {identifier(name)} {{", f"  ranks {ranks}", f"  microbatches {microbatches}", "", "  model {", *layers, "  }", "", "  cut {",
+        *textwrap.wrap(region, 100, initial_indent="    ", subsequent_indent="      "), "  }", "}", ""])
+
+
+def _short(layout: Layout) -> str:
+    """The layout with equal neighbouring stages as groups."""
+    squeeze = lambda items: re.sub(r"(.)\1{2,}", lambda m: f"{m[1]}*{len(m[0])}", items)
+    out, i, stages = "", 0, layout.stages
+    while i < len(stages):
+        j = i
+        while j + 1 < len(stages) and stages[j + 1] == stages[i]:
+            j += 1
+        bar = j + 1 < len(stages)
+        if j - i >= 2 and bar:
+            out += f"({squeeze(stages[i])}|)*{j - i + 1}"
+        else:
+            out += "|".join(squeeze(s) for s in stages[i:j + 1]) + "|" * bar
+        i = j + 1
+    return out

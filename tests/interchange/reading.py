@@ -1,0 +1,36 @@
+"""What the tests of importers share."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock.language.diagnostics import InputError
+from interlock.language.source import Sources
+from interlock.pipeline import Options, check_file
+from interlock.rules.waits import MODELS
+
+
+def refused(read, text: str, *args, **more) -> tuple[str, str, str]:
+    """(code, the text pointed at, message and help) of the first error; every error has a help."""
+    sources = Sources()
+    source = sources.add("file", text)
+    with pytest.raises(InputError) as caught:
+        read(source, *args, **more)
+    found = caught.value.diagnostics
+    assert len(found) <= 20 and all(d.message and d.help for d in found)
+    if not found[0].labels:
+        return found[0].code, "", f"{found[0].message} | {found[0].help}"
+    span = found[0].labels[0].span
+    at = span.at - sources.of(span.at).base
+    return found[0].code, sources.of(span.at).text[at:at + span.width], f"{found[0].message} | {found[0].help}"
+
+
+def verdicts(text: str, models=tuple(MODELS)) -> dict[str, str]:
+    """The verdict of a `.sched` text under each model."""
+    result = check_file("x.sched", text.encode(), Options(models=models))
+    assert not result.errors, result.errors
+    [checked] = result.checked
+    return {a.model: a.verdict.value for a in checked.answers}
+
+
+VALID = {model: "valid" for model in MODELS}

@@ -77,7 +77,7 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "huge_layers.sched": (derived(layers=f"x[{B}]"), "IL104", "4:11"),
     "huge_microbatches.sched": (derived(microbatches=B), "IL104", "3:16"),
     "huge_ranks.sched": (derived(ranks=B), "IL104", "2:9"),
-    "huge_product.sched": (derived(4096, 1_000_000, "x[4096]", "forward 1ms per image backward 2ms"), "IL104", "8:34"),
+    "huge_product.sched": (derived(4096, 1_000_000, "x[4096]", "forward 1ms per image backward 2ms"), "IL104", "8:31"),
     "microbatches_unused.sched": (written("0F0", 10_000_000), "IL104", "1:10"),
     "huge_microbatches_of_order.sched": (written(microbatches=B), "IL104", "3:16"),
     "huge_communicator.sched": (derived(more=f"  communicator c = ranks 0..{B}\n"), "IL204", "6:26"),

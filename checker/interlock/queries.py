@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -63,15 +63,15 @@ def _program(path: str, name: str, program: Program, models: Sequence[str], peak
     for model in models[:1] if program.inserted else models:
         waits = wait_graph(facts, transfers, model)
         under = "every model: transfers are inserted" if program.inserted else f"the model {model}"
-        yield _text(path, name, f"dep-{'any' if program.inserted else model}", f"its waits, under {under}", smt.dependency_query(waits),
+        yield _text(path, name, f"dep-{'any' if program.inserted else model}", f"its waits, under {under}", lambda: smt.dependency_query(waits),
                     "sat" if graph.solve(waits).acyclic else "unsat")
     if not program.fragment:
         found = {f.code for f in (*dependency.check(facts), *footprint.check(facts)) if f.is_error} & PRESENCE
-        yield _text(path, name, "foot", "its backward work", smt.footprint_query(program), "sat" if found else "unsat")
+        yield _text(path, name, "foot", "its backward work", lambda: smt.footprint_query(program), "sat" if found else "unsat")
     if program.memory is not None and not program.inserted:
         limits = _limits(program, peak)
         over = any(limit is not None and used > limit for used, limit in zip(Usage(facts).peaks, limits))
-        yield _text(path, name, "mem", "its bytes", smt.memory_query(program, limits=limits), "sat" if over else "unsat")
+        yield _text(path, name, "mem", "its bytes", lambda: smt.memory_query(program, limits=limits), "sat" if over else "unsat")
 
 
 def _limits(program: Program, peak: Sequence[int | None] | None) -> tuple[int | None, ...]:
@@ -89,8 +89,8 @@ def _freezings(path: str, schedule, peak: Sequence[int | None] | None) -> Iterat
         return
     limits = _limits(placed, peak) if placed is not None else None
     trained = replace(trained, memory=None)
-    yield _text(path, schedule.name, "invariance", "every freezing of its layers", smt.invariance_query(trained, schedule.freezing, written=placed, limits=limits),
-                "unsat")
+    yield _text(path, schedule.name, "invariance", "every freezing of its layers",
+                lambda: smt.invariance_query(trained, schedule.freezing, written=placed, limits=limits), "unsat")
 
 
 def _owners(path: str, schedule) -> Iterator[Text]:
@@ -99,10 +99,16 @@ def _owners(path: str, schedule) -> Iterator[Text]:
         query = smt.owner_query(schedule.trained or schedule.program)
     except ValueError:
         return
-    yield _text(path, schedule.name, "owners", "every owner map of its first region, hand-overs as a prefix", query, "unsat")
+    yield _text(path, schedule.name, "owners", "every owner map of its first region, hand-overs as a prefix", lambda: query, "unsat")
 
 
-def _text(path: str, schedule: str, what: str, about: str, query, expected: str) -> Text:
+def _text(path: str, schedule: str, what: str, about: str, ask: Callable, expected: str) -> Text:
+    """`ask` makes the query. One that is too large is a comment that says so."""
     from .engine import smt
-    head = [f"{PurePath(path).name}, schedule {schedule}: {about}", "", *(line for line in GROUPS if line.split(":")[0] in query.groups), ""]
+    head = [f"{PurePath(path).name}, schedule {schedule}: {about}"]
+    try:
+        query = ask()
+    except smt.TooLarge as reason:
+        return Text(f"{schedule}.{what}", f"; {head[0]}\n; not written: {reason}\n")
+    head += ["", *(line for line in GROUPS if line.split(":")[0] in query.groups), ""]
     return Text(f"{schedule}.{what}", smt.emit(query, expected, head))

@@ -209,8 +209,10 @@ def _weigh(program: Program, rng: Random) -> Program:
     """Sometimes sizes, and a capacity near the peak."""
     if rng.random() < 0.6:
         return program
+    again = rng.random() < 0.4
     size = lambda top: Size(rng.randint(0, top), rng.choice((0, 0, rng.randint(0, 3))))
-    layers = tuple(replace(l, weights=rng.randint(0, 5), activation=size(9), until_weight=size(3), output=size(4), workspace=size(2))
+    layers = tuple(replace(l, weights=rng.randint(0, 5), activation=size(9), until_weight=size(3), output=size(4), workspace=size(2),
+                           recompute=again and rng.random() < 0.6)
                    for l in program.layers)
     images = tuple(rng.randint(0, 3) for _ in range(program.microbatches))
     program = replace(program, layers=layers, images=images, memory=Memory((None,) * program.ranks, (1, 1), (rng.randint(0, 3), 2)))

@@ -257,3 +257,13 @@ def test_patterns_name_their_kinds(elaborated):
     assert [l.name for l in e.program.layers] == ["mamba[0]", "attention[0]", "mamba[1]", "mamba[2]", "attention[1]", "head"]
     assert [l.trainable for l in e.program.layers] == [True, True, False, False, True, True]
     assert [l.weights for l in e.program.layers] == [1024, 2048, 1024, 1024, 2048, 0]
+
+
+def test_recomputed_layers_take_their_forward_twice(elaborated):
+    text = """schedule s { ranks 2 microbatches 2
+      model { layers a[3] { forward 4ms  backward 1ms recompute } layers b[2] { forward 4ms  backward 1ms } layers c[2] { forward 4ms  backward 1ms } }
+      cut { all = a, b, c : 1f1b(partition: balanced) } }"""
+    twice, once = elaborated(text), elaborated(text.replace("recompute", ""))
+    assert [l.recompute for l in twice.program.layers] == [True] * 3 + [False] * 4 and not any(l.recompute for l in once.program.layers)
+    assert twice.partitions == {"all": [3, 4]} and once.partitions == {"all": [4, 3]}
+    assert twice.program.plain()["layers"][0]["recompute"] is True and "recompute" not in once.program.plain()["layers"][0]

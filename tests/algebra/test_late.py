@@ -13,8 +13,9 @@ import pytest
 from interlock.check import check_program
 from interlock.pipeline import Options, check_file
 from interlock.program.facts import Facts
+from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind
-from interlock.program.transfers import insert
+from interlock.program.transfers import insert, restrict
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS
 from interlock.verdict import Verdict
@@ -87,6 +88,16 @@ def test_freezing_only_deletes(elaborated, rows):
     trained, frozen = (rows(elaborated(text(3, 5, (2, 0, 1, 2, 1), freeze=f)).program) for f in ("", "freeze vit"))
     gone = lambda o: o.startswith("0B") or "@scatter" in o or o.startswith("1WAIT_B") or o == "0REDUCE"
     assert frozen == [[o for o in ops if not gone(o)] for ops in trained]
+
+
+def test_every_freezing_of_single_layers_is_served(elaborated, some):
+    """One order of written transfers: the restriction to each choice of bits is valid up to `rank`."""
+    for P, M in ((2, 4), (3, 3)):
+        for owner in some(P, M, 4):
+            trained = elaborated(text(P, M, owner)).trained
+            for bits in itertools.product((True, False), repeat=P + 1):
+                found = codes(restrict(trained, with_trainable(trained.layers, bits)))
+                assert all(not found[m] for m in UP_TO_RANK), (P, M, owner, bits)
 
 
 # ---- claims: the table of the specification -------------------------------------------------------

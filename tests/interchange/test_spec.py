@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from interlock.interchange import deepspeed, hyperparallel, megatron, octopipe
+from interlock.interchange import deepspeed, hyperparallel, megatron, megatron_flags, octopipe
 from interlock.interchange.torch_csv import read
 from interlock.language.diagnostics import InputError
 from interlock.language.source import Sources
 
 PAGE = (Path(__file__).parents[2] / "spec" / "interchange.md").read_text()
 SECTIONS = dict(re.findall(r"^## (IL\d+) · R-[A-Z]+-\d · [^\n]+\n(.*?)(?=^##? |\Z)", PAGE, re.M | re.S))
-READ = {"layout": megatron.read_layout, "flags": megatron.read_flags, "hyperparallel": hyperparallel.read, "deepspeed": deepspeed.read, "octopipe": octopipe.read}
+READ = {"layout": megatron.read_layout, "flags": megatron_flags.read_flags, "hyperparallel": hyperparallel.read, "deepspeed": deepspeed.read, "octopipe": octopipe.read}
 EXAMPLES = [(code, form, verdict, text) for code, body in SECTIONS.items() for form, verdict, text in re.findall(r"```(\w+) (refused|taken)\n(.*?)```", body, re.S)]
 
 

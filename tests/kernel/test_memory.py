@@ -56,6 +56,50 @@ def test_outputs_and_gradients_between_ranks():
     assert live(order, {"output": [3, 0]}, stages=2) == [[3, 3, 3, 6, 6, 3], [3, 3, 3, 3, 3]]
 
 
+def chain(order, *layers, stages=((0, None),), trainable=None):
+    """Bytes of stages of several layers, each with `activation`, `until_weight`, `output` and whether it is recomputed."""
+    p = program(order, {}, stages=[0] * len(layers), trainable=trainable)
+    p["layers"] = [l | {"activation": [a, 0], "until_weight": [w, 0], "output": [o, 0]} | ({"recompute": True} if again else {})
+                   for l, (a, w, o, again) in zip(p["layers"], layers)]
+    borders = [first for first, _ in stages] + [len(layers)]
+    p["stages"] = [{"region": "all", "layers": [a, b], "rank": r or 0} for (a, r), b in zip(stages, borders[1:])]
+    return list(live_bytes(view(p)))
+
+
+def test_recomputed_layers_are_live_from_x():
+    again, kept = (10, 4, 3, True), (10, 4, 3, False)
+    assert chain("0F0 0F1 0I0 0I1 0W0 0W1 ZERO", again) == [[0, 0, 10, 14, 8, 4, 0]]
+    assert chain("0F0 ZERO 0B0 ZERO", again) == [[0, 0, 10, 0]]
+    # the run of two keeps the output of the layer before it until X, the first layer all of its own
+    assert chain("0F0 ZERO 0I0 ZERO 0W0 ZERO", kept, again, again) == [[13, 13, 33, 12, 12, 0]]
+    # two runs, the first of which begins with data
+    assert chain("0F0 ZERO 0B0 ZERO", again, kept, again) == [[13, 13, 33, 0]]
+
+
+def test_a_recomputed_run_goes_by_its_last_layer():
+    again, kept = (10, 4, 3, True), (10, 4, 3, False)
+    frozen_first = chain("0F0 ZERO 0I0 0W0", kept, again, again, trainable="001")
+    assert frozen_first == [[3, 3, 13, 4]]                                        # the input of the run, then the stash of its last layer
+    assert chain("0F0 ZERO 0I0", again, again, kept, trainable="000") == [[0, 0, 0]]
+
+
+def test_a_payload_is_kept_until_x_where_the_stage_begins_with_recomputed_layers():
+    again, kept = (10, 4, 3, True), (10, 4, 3, False)
+    order = "0F0 0SEND_F0 0WAIT_F0 0RECV_B0 0B0 | 1RECV_F0 1F0 ZERO 1B0 1SEND_B0 1WAIT_B0"
+    two = ((0, 0), (1, 1))
+    assert chain(order, kept, again, stages=two)[1] == [3, 3, 3, 16, 3, 3]        # payload, + stash and gradient
+    assert chain(order, kept, kept, stages=two)[1] == [3, 13, 10, 13, 3, 3]
+    one = ((0, 0), (1, 0))
+    assert chain("0F0 1F0 ZERO 1B0 0B0", kept, again, stages=one) == [[13, 13, 13, 26, 13]]
+    assert chain("0F0 1F0 ZERO 1B0 0B0", kept, kept, stages=one) == [[13, 23, 20, 23, 13]]
+
+
+@pytest.mark.parametrize("value", [1, None, "true"])
+def test_recompute_is_true_or_false(value):
+    p = program("0F0 0B0", {"recompute": value})
+    assert not judge(p, {"claim": "peak", "peaks": [0]}).accepted
+
+
 def test_named_transfers_hold_nothing():
     assert live("send(1,x) 0F0 | recv(0,x)", {"activation": [10, 0]}, stages=[0], fragment=True) == [[0, 10], [0]]
 

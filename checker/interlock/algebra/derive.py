@@ -90,7 +90,8 @@ def _weights(chain: Chain, setting: Setting) -> list[int] | None:
     work = [t.all_of_it() for t in chain.times]
     if all(w is None for w in work):
         return None
-    return [0 if w is None else setting.amount(w, layer.modality) for w, layer in zip(work, chain.layers)]
+    again = [t.forward if layer.recompute else Size() for t, layer in zip(chain.times, chain.layers)]
+    return [0 if w is None else setting.amount(w, layer.modality) + setting.amount(f, layer.modality) for w, f, layer in zip(work, again, chain.layers)]
 
 
 def _forward(chain: Chain) -> list[Size]:

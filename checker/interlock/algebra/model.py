@@ -159,7 +159,7 @@ def _layer(name: str, properties: tuple[ast.Property, ...], span: Span) -> Layer
     size = {k: _size(found[k].value) for k in _SIZES if k in found}
     modality = found["modality"].value.text if "modality" in found else None
     weights = found["weights"].value.value if "weights" in found else 0
-    return Layer(name, "frozen" not in found, modality, weights, **size)
+    return Layer(name, "frozen" not in found, modality, weights, **size, recompute="recompute" in found)
 
 
 def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> Times:

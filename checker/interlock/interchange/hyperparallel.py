@@ -53,7 +53,8 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
     if isinstance(placement, tuple):
         placement = (0, *placement)                              # stage 0 is the encoder, the file's stages follow
     elif placement is not None:
-        raise error("IL113", f"the placement `{placement}` is declared, and the file has a transposed encoder in front", help="leave it out, or give the rank of each stage")
+        raise error("IL113", f"the placement `{placement}` is declared, and the file has a transposed encoder in front",
+                    help="leave it out, or give the rank of each stage")
     program = assemble(order, replace(options, placement=placement), inserted=inserted, reductions_inserted=not encoder.reduced)
     if program.microbatches > len(encoder.owner):
         raise error("IL113", f"no rank encodes microbatch {len(encoder.owner)}", help=f"list `MPIPE_TRANSPOSE_FWD {len(encoder.owner)} -1` on its owner")
@@ -106,7 +107,8 @@ def _one(item: Value) -> Iterable[_Step]:
     if wants[0] and mb == "-":
         raise error("IL112", f"`{text}` names no microbatch", item.span, help=f"write `{kind} 0 {stage}` for microbatch 0")
     if wants[1] in ("-1", "0") and stage != wants[1]:
-        raise error("IL112", f"`{kind}` has the stage {wants[1]}, not {stage}", item.span, help=f"write `{kind} {mb} {wants[1]}`, as ScheduleMPipeTranspose does")
+        raise error("IL112", f"`{kind}` has the stage {wants[1]}, not {stage}", item.span,
+                    help=f"write `{kind} {mb} {wants[1]}`, as ScheduleMPipeTranspose does")
     if wants[1] == "a stage" and stage in ("-", "-1"):
         raise error("IL112", f"`{text}` names no stage of the pipeline", item.span, help=f"write `{kind} {mb} 0` for stage 0")
     return (_Step(kind, -1 if mb == "-" else index(mb, item), -1 if stage == "-1" else index(stage, item), item.span),)
@@ -178,7 +180,8 @@ def _encoder(lists: list[list[_Step]]) -> _Encoder | None:
         return None
     if "MPIPE_TRANSPOSE_FWD" not in found:
         rank, step = found[mpipe[0]][0]
-        raise error("IL113", f"`{step.type}` stands in a file without an encoder", step.span, help="list `MPIPE_TRANSPOSE_FWD m -1` for each microbatch, on its owner, or delete the step")
+        raise error("IL113", f"`{step.type}` stands in a file without an encoder", step.span,
+                    help="list `MPIPE_TRANSPOSE_FWD m -1` for each microbatch, on its owner, or delete the step")
     owner: dict[int, int] = {}
     for rank, step in found["MPIPE_TRANSPOSE_FWD"]:
         owner.setdefault(step.mb, rank)
@@ -211,7 +214,8 @@ def _check_recomputed(lists: list[list[_Step]], found: dict[str, list[tuple[int,
             if s.mb in done:
                 raise error("IL113", f"the encoder's backward of microbatch {s.mb} is listed twice", s.span, help="delete one of them")
             if s.mb not in backward:
-                raise error("IL113", f"the encoder's backward of microbatch {s.mb} stands before its gradient is there", s.span, help=f"put it after `BWD {s.mb} 0`")
+                raise error("IL113", f"the encoder's backward of microbatch {s.mb} stands before its gradient is there", s.span,
+                            help=f"put it after `BWD {s.mb} 0`")
             done.add(s.mb)
     if odd := next(((r, s) for r, s in found.get("MPIPE_TRANSPOSE_BWD", ()) if r != encoder.first), None):
         raise error("IL113", f"`MPIPE_TRANSPOSE_BWD` stands on rank {odd[0]}, and the pipeline's first stage is on rank {encoder.first}", odd[1].span,

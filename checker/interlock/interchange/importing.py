@@ -13,9 +13,10 @@ FORMATS = ("csv", "hyperparallel", "deepspeed", "octopipe")
 
 def layout(sources: Sources, text: str, asked: Asked, name: str, microbatches: int | None, flags: bool = False) -> str:
     """The schedule of a Megatron layout, or of the flags that place its layers. Raises InputError."""
-    from . import megatron
+    from .megatron import read_layout, to_sched
+    from .megatron_flags import read_flags
     source = sources.add("flags" if flags else "layout", text)
-    return megatron.to_sched((megatron.read_flags if flags else megatron.read_layout)(source, asked), name, microbatches)
+    return to_sched((read_flags if flags else read_layout)(source, asked), name, microbatches)
 
 
 def file(sources: Sources, path: str, data: bytes, form: str, name: str, csv=None, read: Callable[[str], bytes | None] = lambda path: None) -> str:

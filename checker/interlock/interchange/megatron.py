@@ -1,4 +1,4 @@
-"""Megatron-LM layouts and layer-split flags -> a schedule of the algebra (spec/interchange.md)."""
+"""Megatron-LM layouts -> schedules of the algebra (spec/interchange.md)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Layout:
 
     ranks: int
     stages: tuple[str, ...]
-    spans: tuple[Span | None, ...] = ()
+    spans: tuple[Span | None, ...] = field(default=(), compare=False)
     notes: tuple[Diagnostic, ...] = field(default=(), compare=False)
 
     @property
@@ -135,7 +135,8 @@ class _Reader:
         if self.kind == "count":
             raise error("IL111", "a count after a count", self.span, help="multiply the two, or write the item again: `t*2t*3`")
         if self.kind == "bad" and self.text.isdigit():
-            raise error("IL111", "a comma or a blank within a count", self.span, help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count without")
+            raise error("IL111", "a comma or a blank within a count", self.span,
+                        help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count without")
         return number
 
     def _wrong(self) -> InputError:
@@ -225,7 +226,8 @@ def _check_asked(layout: Layout, asked: Asked, whole: Span) -> None:
     for s in holding:
         rank, chunk = s % ranks, s // ranks
         if chunk != layout.chunks - 1:
-            raise error("IL214", f"the MTP layers lie in stage {s}, which is chunk {chunk} of rank {rank}", layout.spans[s], help=f"put them into the last chunk: {_stage_range(n - ranks + 1, n - 1)}")
+            raise error("IL214", f"the MTP layers lie in stage {s}, which is chunk {chunk} of rank {rank}", layout.spans[s],
+                        help=f"put them into the last chunk: {_stage_range(n - ranks + 1, n - 1)}")
         if rank == 0:
             raise error("IL214", f"the MTP layers lie in stage {s}, which is on the first rank", layout.spans[s],
                         help=f"put them into a later stage of the last chunk: {_stage_range(n - ranks + 1, n - 1)}" if ranks > 1 else "MTP layers want 2 ranks or more")
@@ -246,184 +248,6 @@ def _empty(layout: Layout):
                              "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its input on")
 
 
-# -- flags ---------------------------------------------------------------------------------------------------------------
-
-_FLAGS = {
-    "--num-layers": "layers", "--pipeline-model-parallel-size": "ranks", "--num-layers-per-virtual-pipeline-stage": "per_stage",
-    "--num-virtual-stages-per-pipeline-rank": "chunks", "--decoder-first-pipeline-num-layers": "first", "--decoder-last-pipeline-num-layers": "last",
-    "--mtp-num-layers": "mtp", "--account-for-embedding-in-pipeline-split": "embedding", "--account-for-loss-in-pipeline-split": "loss",
-    "--pipeline-model-parallel-layout": "layout",
-}
-_SWITCHES = {"embedding", "loss"}
-_NO_LAYERS = "leave it out: only flags that place layers are read"
-
-
-@dataclass(frozen=True)
-class _Flag:
-    value: int
-    span: Span
-    at: tuple[int, int] = (0, 0)                # of a layout: where it stands
-
-
-def read_flags(source: Source, asked: Asked = Asked()) -> Layout:
-    """The layout that Megatron's flags come to. Raises InputError (IL104, IL106, IL111, IL214, IL215)."""
-    flags = _flags(source)
-    value = lambda name: flags[name].value if name in flags else None
-    whole = Span(source.base, max(len(source.text.rstrip()), 1))
-    if "ranks" not in flags:
-        raise error("IL111", "the flags give no number of ranks", whole, help="add `--pipeline-model-parallel-size 4`, say")
-    if asked.ranks not in (None, value("ranks")):
-        raise error("IL214", f"the flags give {value('ranks')} ranks, and {asked.ranks} are asked", flags["ranks"].span, help="ask for the same number, or leave it out")
-    if not 1 <= value("ranks") <= MAX_RANKS:
-        raise error("IL104", f"{value('ranks')} ranks are asked", flags["ranks"].span, help=f"ask for 1 to {MAX_RANKS:,}")
-    if "layout" in flags:
-        return _layout_of_flags(source, flags, asked)
-    if "layers" not in flags:
-        raise error("IL111", "the flags give no number of layers", whole, help="add `--num-layers 32`, say")
-    if not 1 <= value("layers") <= MAX_ITEMS:
-        raise error("IL104", f"{value('layers')} layers are asked", flags["layers"].span, help=f"ask for 1 to {MAX_ITEMS:,}")
-    for name, number in (("layers", asked.layers), ("mtp", asked.mtp)):
-        if number is not None and number != (value(name) or 0):
-            raise error("IL214", f"the flags give {value(name) or 0} {'MTP ' if name == 'mtp' else ''}layers, and {number} are asked", flags[name].span if name in flags else whole,
-                        help="ask for the same number, or leave it out")
-    per_chunk, chunks = _split(flags)
-    return _built(flags, per_chunk, chunks)
-
-
-def _flags(source: Source) -> dict[str, _Flag]:
-    if len(source.text) > MAX_TEXT:
-        raise error("IL104", f"the flags are longer than {MAX_TEXT >> 20} MiB", help="give the flags that place layers only")
-    words = [(m[0], m.start()) for m in re.finditer(r"[^\s=]+|=", source.text)]
-    words = [w for i, w in enumerate(words) if w[0] != "=" or i == 0 or not words[i - 1][0].startswith("--")]
-    if not words:
-        raise error("IL106", "there are no flags", help="write `--num-layers 32 --pipeline-model-parallel-size 4`, say")
-    out: dict[str, _Flag] = {}
-    i = 0
-    while i < len(words):
-        text, at = words[i]
-        span = Span(source.base + at, len(text))
-        name = _FLAGS.get(text)
-        if name is None:
-            from difflib import get_close_matches
-            near = get_close_matches(text[:80], _FLAGS, n=1, cutoff=0.8)
-            shown = text if len(text) <= 60 else f"{text[:60]}.."
-            raise error("IL111", f"`{shown}` is no flag that places layers", span, help=f"`{near[0]}` was meant, perhaps" if near else _NO_LAYERS)
-        if name in out:
-            raise InputError(Diagnostic("IL111", f"`{text}` is given twice", (Label(span), Label(out[name].span, "and here")), "delete one of them"))
-        if name in _SWITCHES:
-            out[name] = _Flag(1, span)
-            i += 1
-            continue
-        if i + 1 == len(words) or words[i + 1][0].startswith("--"):
-            raise error("IL111", f"`{text}` has no value", span, help="write a layout after it" if name == "layout" else f"write a number after it: `{text} 4`")
-        word, start = words[i + 1]
-        both = span.to(Span(source.base + start, len(word)))
-        if name == "layout":
-            quoted = len(word) > 1 and word[0] in "\"'" and word[-1] == word[0]
-            out[name] = _Flag(0, both, (start + quoted, start + len(word) - quoted))
-        elif not re.fullmatch("[0-9]{1,9}", word):
-            raise error("IL111", f"`{word[:40]}` is no number", Span(source.base + start, len(word)), help=f"write a whole number: `{text} 4`")
-        else:
-            out[name] = _Flag(int(word), both)
-        i += 2
-    return out
-
-
-def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: Asked) -> Layout:
-    for name in ("per_stage", "chunks", "first", "last", "embedding", "loss"):
-        if name in flags:
-            raise InputError(Diagnostic("IL111", "a layout says where every layer is, and this flag says it again", (Label(flags[name].span), Label(flags["layout"].span, "the layout")), "delete one of the two"))
-    value = lambda name: flags[name].value if name in flags else None
-    start, end = flags["layout"].at
-    layers = value("layers") if asked.layers is None else asked.layers
-    mtp = value("mtp") if asked.mtp is None else asked.mtp
-    return read_layout(source, Asked(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None), start, end)
-
-
-def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
-    """Items of each rank, the embedding and the loss among them where they count as layers, and the chunks. Raises IL111, IL215."""
-    value = lambda name: flags[name].value if name in flags else None
-    layers, ranks, first, last = value("layers"), value("ranks"), value("first"), value("last")
-    _together(flags, "per_stage", "chunks", "both give the number of chunks")
-    for name in ("first", "last"):
-        for other in ("embedding", "loss"):
-            _together(flags, name, other, "Megatron does not combine the two")
-        _together(flags, name, "per_stage", "Megatron wants `--num-virtual-stages-per-pipeline-rank` where the split is uneven")
-    counted = layers + ("embedding" in flags) + ("loss" in flags)
-    items = [counted // ranks] * ranks
-    if first is not None or last is not None:
-        if ranks == 1 or ranks == 2 and first is not None and last is not None and first + last != layers:
-            built = sum(x for x in (first, last) if x is not None)
-            raise _lost(layers, built, flags["first" if first is not None else "last"].span, f"{ranks} rank{'s' * (ranks > 1)} hold {built} of them", "give numbers that sum to the layers asked")
-        left = layers - (first or 0) - (last or 0)
-        between = ranks - (first is not None) - (last is not None)
-        if left < 0 or between and left % between:
-            built = max((first or 0) + (last or 0) + max(left, 0) // max(between, 1) * between, 0)
-            raise _lost(layers, built, flags["layers"].span, f"{max(left, 0)} layers are left for {between} ranks", _multiples(left, between) if left >= 0 else "the first and the last rank take more than there are")
-        items = [left // between if between else 0] * ranks
-        items[0] = items[0] if first is None else first
-        items[-1] = items[-1] if last is None else last
-    elif counted % ranks:
-        what = f"{counted} layers (with the embedding or the loss)" if counted != layers else f"{layers} layers"
-        raise _lost(layers, _whole(counted // ranks, flags, ranks) - (counted - layers), flags["layers"].span, f"{what} on {ranks} ranks", _multiples(counted, ranks))
-    chunks = value("chunks") or 1
-    if "chunks" in flags and not value("chunks"):
-        raise error("IL111", "0 chunks a rank are asked", flags["chunks"].span, help="write 1 or more")
-    if "per_stage" in flags:
-        per = value("per_stage")
-        if not per:
-            raise error("IL111", "0 layers a stage are asked", flags["per_stage"].span, help="write 1 or more")
-        if items[0] % per:
-            raise _lost(layers, items[0] // per * per * ranks - (counted - layers), flags["per_stage"].span, f"{items[0]} layers a rank, in stages of {per}", _multiples(items[0], per))
-        chunks = items[0] // per
-    for r, number in enumerate(items):
-        if number % chunks:
-            raise _lost(layers, sum(n // chunks * chunks for n in items) - (counted - layers), flags["chunks"].span, f"{number} layers on rank {r} in {chunks} chunks", _multiples(number, chunks))
-    return items, chunks
-
-
-def _whole(per_rank: int, flags: dict[str, _Flag], ranks: int) -> int:
-    """The layers that whole stages of equal size hold."""
-    chunks = flags["chunks"].value if "chunks" in flags else 1
-    return per_rank // max(chunks, 1) * max(chunks, 1) * ranks
-
-
-def _lost(layers: int, built: int, span: Span, label: str, help: str) -> InputError:
-    return error("IL215", f"{layers} layers are asked, {built} built", span, label, help)
-
-
-def _multiples(number: int, of: int) -> str:
-    low = number // of * of
-    return f"{number} is no multiple of {of}: {f'{low} or ' if low else ''}{low + of} would be"
-
-
-def _together(flags: dict[str, _Flag], a: str, b: str, why: str) -> None:
-    if a in flags and b in flags:
-        raise InputError(Diagnostic("IL111", why, (Label(flags[b].span), Label(flags[a].span, "with this one")), "keep one of the two"))
-
-
-def _built(flags: dict[str, _Flag], per_rank: list[int], chunks: int) -> Layout:
-    ranks, layers = len(per_rank), flags["layers"].value
-    if ranks * chunks > MAX_ITEMS:
-        raise error("IL104", f"{ranks * chunks:,} stages are asked", help="a model has at most 100,000 layers")
-    numbers = [per_rank[s % ranks] // chunks for s in range(ranks * chunks)]
-    for name, s in (("embedding", 0), ("loss", -1)):
-        if name in flags:
-            if not numbers[s]:
-                raise error("IL215", f"no room is left for the {name} in the {'first' if s == 0 else 'last'} stage", flags[name].span, help="ask for fewer stages")
-            numbers[s] -= 1
-    if sum(numbers) != layers:                                   # what the checks above must have found
-        raise _lost(layers, sum(numbers), flags["layers"].span, "", "correct the split")
-    stages = ["t" * n for n in numbers]
-    stages[0] = "E" + stages[0]
-    stages[-1] += "m" * (flags["mtp"].value if "mtp" in flags else 0) + "L"
-    span = flags["layers"].span
-    layout = Layout(ranks, tuple(stages), (span,) * len(stages))
-    empty = [Diagnostic("IL205", f"stage {s} gets no layer, and every stage of a schedule has one", (Label(span),), "ask for fewer stages, or for more layers")
-             for s, items in enumerate(stages) if not items]
-    return Layout(ranks, layout.stages, layout.spans, tuple(empty))
-
-
 # -- a schedule ----------------------------------------------------------------------------------------------------------
 
 def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
@@ -439,17 +263,21 @@ def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
         raise error("IL104", f"{microbatches} microbatches are asked", help="ask for 1 to 10,000,000")
     if chunks > 1 and microbatches % ranks:
         low = microbatches // ranks * ranks
-        raise error("IL214", f"{microbatches} microbatches are no multiple of {ranks} ranks", help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes whole rounds")
+        raise error("IL214", f"{microbatches} microbatches are no multiple of {ranks} ranks",
+                    help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes whole rounds")
     groups = [(_NAMES[i], layout.count(i)) for i in _ITEMS if layout.count(i)]
     layers = [f"    layer {i} {{ }}" if i in ("embed", "loss") else f"    layers {i}[{n}] {{ }}" for i, n in groups]
     skeleton = "1f1b" if chunks == 1 else "interleaved"
     sizes = [str(len(s)) for s in layout.stages]
     first = f"chunks: {chunks}, " if chunks > 1 else ""
-    region = f"pipeline = {', '.join(i for i, _ in groups)} : {skeleton}({first}partition: [{', '.join(sizes)}])"
+    region = f"    pipeline = {', '.join(i for i, _ in groups)} : {skeleton}({first}partition: ["
+    partition = [f"{region}{', '.join(sizes)}])"]
+    if len(partition[0]) > 100:
+        partition = [region, *textwrap.wrap(", ".join(sizes), 100, initial_indent="      ", subsequent_indent="      "), "    ])"]
     return "\n".join([
         *commented([f"Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout \"{_short(layout)}\""]),
         f"schedule {identifier(name)} {{", f"  ranks {ranks}", f"  microbatches {microbatches}", "", "  model {", *layers, "  }", "", "  cut {",
-        *textwrap.wrap(region, 100, initial_indent="    ", subsequent_indent="      "), "  }", "}", ""])
+        *partition, "  }", "}", ""])
 
 
 def _short(layout: Layout) -> str:

@@ -61,10 +61,12 @@ def _program(work: list[_Work], partition: Value | None, placement: Value | None
             if w.stage >= len(places):
                 raise error("IL204", f"stage {w.stage} is placed on no device", w.span, help=f"the placement has {len(places)} stages: add this one")
             if places[w.stage] != w.device:
-                raise error("IL113", f"stage {w.stage} is placed on device {places[w.stage]}, and this work of it is on device {w.device}", w.span, help="correct the one or the other")
+                raise error("IL113", f"stage {w.stage} is placed on device {places[w.stage]}, and this work of it is on device {w.device}", w.span,
+                            help="correct the one or the other")
     if ranks > MAX_RANKS:
         last = max(work, key=lambda w: w.device)
-        raise error("IL104", f"the file has {ranks} devices, and a schedule at most {MAX_RANKS} ranks", last.span, help="number the devices from 0, without gaps")
+        raise error("IL104", f"the file has {ranks} devices, and a schedule at most {MAX_RANKS} ranks", last.span,
+                    help="number the devices from 0, without gaps")
     split = any(w.type == "w" for w in work)
     kinds = {"f": Kind.F, "b": Kind.I if split else Kind.B, "w": Kind.W}
     devices: list[list[_Work]] = [[] for _ in range(ranks)]
@@ -86,13 +88,15 @@ def _program(work: list[_Work], partition: Value | None, placement: Value | None
         run = {w.stage for w in work}
         missing = next((s for s in range(len(places)) if s not in run), None)
         if missing is not None:
-            raise error("IL204", f"stage {missing} is placed, and no device runs it", placement.span, help="take it out of the placement, or write out the whole result")
+            raise error("IL204", f"stage {missing} is placed, and no device runs it", placement.span,
+                        help="take it out of the placement, or write out the whole result")
     program = assemble(order, options, inserted=True, reductions_inserted=True)
     comments = ()
     if partition is not None:
         sizes = _sizes(partition)
         if len(sizes) != len(program.stages):
-            raise error("IL204", f"the partition has {len(sizes)} stages, and the result {len(program.stages)}", partition.span, help="give one number of layers for each stage")
+            raise error("IL204", f"the partition has {len(sizes)} stages, and the result {len(program.stages)}", partition.span,
+                        help="give one number of layers for each stage")
         comments = (f"partition: {sizes}, {sum(sizes)} layers",)
     return Imported(program, comments)
 
@@ -179,7 +183,8 @@ def _places(placement: Value) -> list[int]:
             if not 0 <= stage < 100_000:
                 raise error("IL104", f"the stage {stage} is not 0 to 99,999", v.span, help="number stages from 0, without gaps")
             if stage in at:
-                raise InputError(Diagnostic("IL204", f"stage {stage} is placed twice", (Label(v.span, f"on device {device}"), Label(at[stage][1], f"on device {at[stage][0]}")), "a stage lies on one device"))
+                raise InputError(Diagnostic("IL204", f"stage {stage} is placed twice", (Label(v.span, f"on device {device}"), Label(at[stage][1], f"on device {at[stage][0]}")),
+                                            "a stage lies on one device"))
             at[stage] = device, v.span
     if not at:
         raise error("IL204", "the placement places no stage", placement.span, help="write `[[0, 2], [1, 3]]`: the stages of each device")
@@ -197,7 +202,8 @@ def _of_sections(sections: dict[str, Value], whole: Span) -> tuple[list[_Work], 
     if "scheduling" not in sections:
         raise error("IL112", "the file has no `scheduling`", whole, help=f"write it out: {_TUPLE}")
     if "schedule" in sections and sections["schedule"].data != "octopipe":
-        raise error("IL112", f"the schedule is {describe(sections['schedule'])}, and no work is listed for it", sections["schedule"].span, help="only `schedule: octopipe` lists its work")
+        raise error("IL112", f"the schedule is {describe(sections['schedule'])}, and no work is listed for it", sections["schedule"].span,
+                    help="only `schedule: octopipe` lists its work")
     entries = sections["scheduling"].wants(list, "a list of work", _TUPLE)
     return [_entry(e) for e in entries], sections.get("partition"), sections.get("placement")
 
@@ -230,7 +236,8 @@ def _sections(source: Source) -> dict[str, Value]:
         key = _KEY.match(text, at)
         if not key or at and text[at - 1] != "\n":
             line = text[at:].split("\n", 1)[0]
-            raise error("IL112", f"expected a key, not `{shorten(line)}`", Span(source.base + at, max(len(line), 1)), help=f"the keys are {', '.join(_KEYS)}, each at the start of a line; nothing else of YAML is read")
+            raise error("IL112", f"expected a key, not `{shorten(line)}`", Span(source.base + at, max(len(line), 1)),
+                        help=f"the keys are {', '.join(_KEYS)}, each at the start of a line; nothing else of YAML is read")
         if key[1] in out:
             raise error("IL112", f"`{key[1]}` is given twice", Span(source.base + at, len(key[1])), help="delete one of the two")
         out[key[1]], at = _word(plain, key.end()) if key[1] == "schedule" else _section(plain, key.end())
@@ -255,7 +262,8 @@ def _section(source: Source, at: int) -> tuple[Value, int]:
     items = []
     while text.startswith("- ", start):
         if len(items) > MAX_VALUES // 6:
-            raise error("IL104", f"the file has more than {MAX_VALUES // 6:,} entries", Span(source.base + start), help="import a smaller member of the schedule's family")
+            raise error("IL104", f"the file has more than {MAX_VALUES // 6:,} entries", Span(source.base + start),
+                        help="import a smaller member of the schedule's family")
         reader = Reader(source, start + 2, words=True)
         items.append(reader.value())
         start = _start(reader, source)

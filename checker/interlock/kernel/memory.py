@@ -71,28 +71,47 @@ def live_bytes(v: View) -> Iterator[list[int]]:
         yield [fixed + x for x in accumulate(change[v.start[r] + r:v.start[r + 1] + r])]
 
 
-def _sizes(v: View, c: int, s: int, images: int) -> tuple[int, int, int, int]:
-    """Of stage s in a microbatch of class c: stash until W, stash until X, output, workspace."""
-    until_w = until_x = workspace = 0
+def _sizes(v: View, c: int, s: int, images: int) -> tuple[int, int, int, int, int, int]:
+    """Of stage s in a microbatch of class c: stash until W, stash until X, both again of recomputed layers, output, workspace."""
+    until_w, until_x = [0, 0], [0, 0]                                # [kept from F, made anew by X]
+    workspace = run = 0                                              # run: what would be kept for the recomputed layers that come now
     trainable = bool(v.flags[c][s] & CROSS)                          # a trainable layer at or before this one
     size = lambda pair: pair[0] + pair[1] * images
     layers = v.paths[c].layers[s]
-    for l in layers:
+    for before, l, after in zip([None, *layers], layers, [*layers[1:], None]):
         _, activation, until_weight, _, work = v.sizes[l]
         workspace = max(workspace, size(work))
         trainable = trainable or v.trainable[l]
+        anew = v.recompute[l]
+        if anew and before is not None and not v.recompute[before]:
+            run = size(v.sizes[before][3])
         if trainable:
             part = min(size(until_weight), size(activation)) if v.trainable[l] else 0
-            until_w += part
-            until_x += size(activation) - part
-    return until_w, until_x, size(v.sizes[layers[-1]][3]), workspace
+            until_w[anew] += part
+            until_x[anew] += size(activation) - part
+        if anew and (after is None or not v.recompute[after]):       # the run ends: its input is kept if it has a stash
+            until_x[0] += run * trainable
+            run = 0
+    return until_w[0], until_x[0], until_w[1], until_x[1], size(v.sizes[layers[-1]][3]), workspace
+
+
+def _from_input(v: View, c: int, s: int) -> bool:
+    """Whether stage s keeps its own input until X: its first layers are recomputed, and one of them has a stash."""
+    trainable = bool(v.flags[c][s] & CROSS)
+    for l in v.paths[c].layers[s]:
+        if not v.recompute[l]:
+            return False
+        trainable = trainable or v.trainable[l]
+        if trainable:
+            return True
+    return False
 
 
 def _intervals(v: View) -> Iterator[tuple[int, int, int]]:
     """(first row, last row, bytes), rows inclusive, for all that is not static."""
     M = v.M
     require(len(set(zip(v.cls, v.images))) * len(v.trainable) <= MOST_WORK, "there are too many sizes of microbatches for the layers")
-    sizes_of = cache(partial(_sizes, v))
+    sizes_of, keeps = cache(partial(_sizes, v)), cache(partial(_from_input, v))
     listed = {k: {} for k in (RECV_F, RECV_B, WAIT_F, WAIT_B)}
     for k, rows in listed.items():
         for i in v.rows[k]:
@@ -106,20 +125,24 @@ def _intervals(v: View) -> Iterator[tuple[int, int, int]]:
         c, r = v.cls[m], v.rank_of(s, m)
         if not v.flags[c][s]:
             continue
-        until_w, until_x, output, workspace = sizes_of(c, s, v.images[m])
+        until_w, until_x, anew_w, anew_x, output, workspace = sizes_of(c, s, v.images[m])
         rank_end = v.start[r + 1] - 1
         ends = lambda *rows: next((row for row in rows if row is not None), rank_end)
         x, own_w = gradient_row(v, key), v.first[B].get(key, w.get(key))
         if key in f and v.flags[c][s] & BACK:                        # stash
             yield f[key], ends(own_w, x), until_w
             yield f[key], ends(x, own_w), until_x
+            begins = x if x is not None else own_w
+            if begins is not None:                                   # made anew
+                yield begins, ends(own_w, x), anew_w
+                yield begins, begins, anew_x
         n = v.next[c][s]
         if n >= 0:
             peer, after = v.rank_of(n, m), n * M + m
             crossing = v.flags[c][n] & CROSS
             if peer == r:
                 if key in f:                                         # output, handed over
-                    yield f[key], ends(f.get(after)), output
+                    yield f[key], ends(gradient(after) if keeps(c, n) else f.get(after)), output
                 if crossing and gradient(after) is not None:         # gradient, handed over
                     yield gradient(after), ends(gradient(key)), output
             else:
@@ -129,9 +152,9 @@ def _intervals(v: View) -> Iterator[tuple[int, int, int]]:
                     yield listed[RECV_B][r, s, m], ends(gradient(key)), output
         p = v.prev[c][s]
         if p >= 0 and v.rank_of(p, m) != r:
-            output = sizes_of(c, p, v.images[m])[2]
+            output = sizes_of(c, p, v.images[m])[4]
             if (r, s, m) in listed[RECV_F]:                          # output, received
-                yield listed[RECV_F][r, s, m], ends(f.get(key)), output
+                yield listed[RECV_F][r, s, m], ends(gradient(key) if keeps(c, s) else f.get(key)), output
             if v.flags[c][s] & CROSS and gradient(key) is not None:  # gradient, sent
                 yield gradient(key), ends(listed[WAIT_B].get((r, s, m))), output
         for k in COMPUTE:                                            # workspace

@@ -36,7 +36,7 @@ class View:
     """A well-formed program in flat lists; a row is an index into kind, stage, mb, peer, name, comm, launch, rank.
 
     ranks P, microbatches M, stages S; span[s] range of layers; home[s] rank (-1: Replicated), owner[s] list or None;
-    trainable[l], modality[l] (None: none), sizes[l] = (weights, activation, until_weight, output, workspace);
+    trainable[l], modality[l] (None: none), sizes[l] = (weights, activation, until_weight, output, workspace), recompute[l];
     listed[x] set of microbatches of a modality; members[comm] set; rows[kind] ascending; overlaps: first rows;
     groups[launch] = g, the number of a grouped launch in order, group_rows[g] its first row.
     A REDUCE of a Replicated stage has the kind REDUCE_ALL; equal names have equal numbers.
@@ -120,13 +120,15 @@ def read(plain) -> View:
 
 
 def _layers(v: View, layers, modalities) -> None:
-    v.trainable, v.modality, v.sizes = [], [], []
+    v.trainable, v.modality, v.sizes, v.recompute = [], [], [], []
     for l in records(layers, "layers"):
         trainable, modality = field(l, "trainable", "a layer"), field(l, "modality", "a layer")
         require(type(trainable) is bool, "a layer's trainable is not true or false")
         require(modality is None or type(modality) is str, "a layer's modality is neither null nor a string")
         v.trainable.append(trainable)
         v.modality.append(modality)
+        v.recompute.append(l.get("recompute", False))
+        require(type(v.recompute[-1]) is bool, "a layer's recompute is not true or false")
         v.sizes.append((integer(field(l, "weights", "a layer"), 0, None, "a layer's weights"),
                         *(tuple(integers(field(l, key, "a layer"), 0, None, f"a layer's {key}", 2))
                           for key in ("activation", "until_weight", "output", "workspace"))))

@@ -147,7 +147,7 @@ class Prove:
 @dataclass(frozen=True, slots=True)
 class Property:
     """name: forward, backward, backward_input, backward_weight, activation, until_weight, output, weights, workspace,
-    flops, hbm_bytes (value: Quantity); modality (value: Word); frozen (value: None)."""
+    flops, hbm_bytes (value: Quantity); modality (value: Word); frozen, recompute (value: None)."""
 
     name: str
     value: Quantity | Word | None

@@ -57,6 +57,10 @@ class Models(Base):
         return ast.Property("frozen", None, span)
 
     @rule
+    def recompute(self, span):
+        return ast.Property("recompute", None, span)
+
+    @rule
     def quantity(self, span, number, image=None):
         return Part("per image" if image else "", number, span)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .units import DIMENSION, PHRASE, UNITS
 
 PROPERTIES = ("forward", "backward", "backward_input", "backward_weight", "activation", "until_weight", "output", "weights", "workspace", "flops", "hbm_bytes")
-_LAYER = {p: f"{p} {PHRASE[DIMENSION[p]].split('`')[1]}" for p in PROPERTIES} | {"modality": "modality vision", "frozen": "frozen"}
+_LAYER = {p: f"{p} {PHRASE[DIMENSION[p]].split('`')[1]}" for p in PROPERTIES} | {"modality": "modality vision", "frozen": "frozen", "recompute": "recompute"}
 _CLAIMS = {"": "FIGURE <= BOUND"}
 _STEPS = {"": "F(i)", "let": "let n = EXPRESSION", "for": "for i in 0 ..< n { .. }", "if": "if CONDITION { .. } else { .. }",
           "overlap": "overlap { F(i)  B(j) }", "group": "group { SEND_F(i)  RECV_B(j) }", "body": "body"}

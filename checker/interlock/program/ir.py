@@ -45,6 +45,7 @@ class Layer:
     until_weight: Size = Size()
     output: Size = Size()
     workspace: Size = Size()
+    recompute: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ class Program:
             "ranks": self.ranks, "microbatches": self.microbatches,
             "layers": [{"name": l.name, "trainable": l.trainable, "modality": l.modality, "weights": l.weights,
                         "activation": size(l.activation), "until_weight": size(l.until_weight),
-                        "output": size(l.output), "workspace": size(l.workspace)} for l in self.layers],
+                        "output": size(l.output), "workspace": size(l.workspace)}
+                       | ({"recompute": True} if l.recompute else {}) for l in self.layers],
             "stages": [{"region": s.region, "layers": [s.first, s.last]}
                        | ({"owner": list(s.owner)} if s.replicated else {"rank": s.rank}) for s in self.stages],
             "images": list(self.images),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -53,13 +54,14 @@ class Usage:
 
     @cached_property
     def _tables(self):
-        """For each (class, images) that occurs, by stage: stash, stash until W, output, workspace bytes; and each microbatch's row."""
+        """For each (class, images) that occurs, by stage: stash, stash until W, output, workspace bytes, and what X makes anew of the first two;
+        each microbatch's row."""
         f, p = self.facts, self.facts.program
         fp = f.footprint
         images = np.asarray(p.images, dtype=object)
         kinds = sorted({(int(c), int(i)) for c, i in zip(fp.of, images)})
         of = {k: n for n, k in enumerate(kinds)}
-        tables = np.zeros((4, max(len(kinds), 1), max(f.S, 1)), dtype=object)
+        tables = np.zeros((6, max(len(kinds), 1), max(f.S, 1)), dtype=object)
         for n, (c, i) in enumerate(kinds):
             at = lambda size: size.fixed + size.per_image * i
             for s, stage in enumerate(p.stages):
@@ -67,16 +69,40 @@ class Usage:
                 if not layers:
                     continue
                 kept = [p.layers[l] for l in layers if fp.stashes[c, l]]
-                until_weight = sum(min(at(l.until_weight), at(l.activation)) for l in kept if l.trainable)
-                tables[0, n, s] = sum(at(l.activation) for l in kept) - until_weight
-                tables[1, n, s] = until_weight
+                for anew, (x, w) in ((False, (0, 1)), (True, (4, 5))):
+                    mine = [l for l in kept if l.recompute == anew]
+                    tables[w, n, s] = sum(min(at(l.until_weight), at(l.activation)) for l in mine if l.trainable)
+                    tables[x, n, s] = sum(at(l.activation) for l in mine) - tables[w, n, s]
+                tables[0, n, s] += sum(at(p.layers[before].output) for before in self._inputs_kept(c, layers) if before is not None)
                 tables[2, n, s] = at(p.layers[layers[-1]].output)
                 tables[3, n, s] = max(at(p.layers[l].workspace) for l in layers)
         row = np.array([of[(int(c), int(i))] for c, i in zip(fp.of, images)], dtype=np.int64)
         largest = max((int(x) for x in tables.reshape(-1)), default=0)
-        if largest * 4 * (f.n + 1) < 1 << 62:
+        if largest * 8 * (f.n + 1) < 1 << 62:
             tables = tables.astype(np.int64)          # exact integers either way
         return tables, row
+
+    def _inputs_kept(self, c: int, layers: list[int]) -> list[int | None]:
+        """For each run of recomputed layers that has a stash, among the present layers of a stage: the layer before it in the stage, or None."""
+        p, fp = self.facts.program, self.facts.footprint
+        out, start = [], 0
+        for again, run in groupby(layers, key=lambda l: p.layers[l].recompute):
+            run = list(run)
+            if again and fp.stashes[c, run[-1]]:
+                out.append(layers[start - 1] if start else None)
+            start += len(run)
+        return out
+
+    @cached_property
+    def _keeps_input(self) -> np.ndarray:
+        """[class, stage]: whether the stage keeps the payload it is given until X, since its first layers are recomputed."""
+        f, p = self.facts, self.facts.program
+        keeps = np.zeros(f.footprint.on_path.shape, dtype=bool)
+        for s, stage in enumerate(p.stages):
+            if any(l.recompute for l in p.layers[stage.first:stage.last]):
+                for c in range(len(keeps)):
+                    keeps[c, s] = None in self._inputs_kept(c, [l for l in range(stage.first, stage.last) if f.footprint.present[c, l]])
+        return keeps
 
     @cached_property
     def intervals(self) -> Intervals:
@@ -111,13 +137,18 @@ class Usage:
             held = lambda part: np.where(back, tables[part, kind_of[m], s], 0)
             add(rows, end_of(X, key, rows), held(0), 0, rows)
             add(rows, end_of(W, key, rows), held(1), 1, rows)
+            begins = np.where(X[key] >= 0, X[key], W[key])
+            made = (begins >= 0) & (f.rank[begins] == f.rank[rows])
+            anew = lambda part: np.where(made, held(part), 0)
+            add(np.where(made, begins, rows), np.where(made, tail[begins], rows), anew(4), 0, rows)
+            add(np.where(made, begins, rows), end_of(W, key, rows), anew(5), 1, rows)
             nxt = fp.next[cls, s]
             has = nxt >= 0
             rows, s, m, nxt, cls = (x[has] for x in (rows, s, m, nxt, cls))
             away = f.rank_at(nxt, m) != f.rank[rows]
             size = tables[2, kind_of[m], s]
             waited = f.first(Kind.WAIT_F)[s * M + m]
-            here = end_of(f.first_F, nxt * M + m, rows)
+            here = np.where(self._keeps_input[cls, nxt], end_of(X, nxt * M + m, rows), end_of(f.first_F, nxt * M + m, rows))
             add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 2, rows)
             rows = X[X >= 0]                                  # gradients: made by X(n, m) for the stage before
             s, m, cls = f.stage[rows], f.mb[rows], f.cls[rows]
@@ -133,8 +164,11 @@ class Usage:
                 rows = np.flatnonzero((f.kind == kind) & f.placed)
                 s, m, cls = f.stage[rows], f.mb[rows], f.cls[rows]
                 maker = fp.prev[cls, s] if kind == Kind.RECV_F else s
-                rows, s, m, maker = (x[maker >= 0] for x in (rows, s, m, maker))
-                add(rows, end_of(user, s * M + m, rows), tables[2, kind_of[m], maker], part, rows)
+                rows, s, m, cls, maker = (x[maker >= 0] for x in (rows, s, m, cls, maker))
+                end = end_of(user, s * M + m, rows)
+                if kind == Kind.RECV_F:
+                    end = np.where(self._keeps_input[cls, s], end_of(X, s * M + m, rows), end)
+                add(rows, end, tables[2, kind_of[m], maker], part, rows)
         if not parts:
             empty = np.empty(0, dtype=np.int64)
             return Intervals(empty, empty, empty, empty, empty)

@@ -14,7 +14,8 @@ import numpy as np
 from ...program.facts import IS_COMPUTE, Facts
 from ...program.ir import Kind
 
-STASH, UNTIL_WEIGHT, OUTPUT, GRADIENT, WORKSPACE = range(5)
+STASH, UNTIL_WEIGHT, ANEW, ANEW_UNTIL_WEIGHT, OUTPUT, INPUT, INPUT_UNTIL_X, GRADIENT, WORKSPACE = range(9)
+WITHIN = {UNTIL_WEIGHT: STASH, ANEW_UNTIL_WEIGHT: ANEW, INPUT_UNTIL_X: INPUT}      # the first lasts as long as the second, and longer
 EACH = -1                          # what each image adds
 MOST_ROWS = 400_000                # of a program
 MOST_CELLS = 20_000_000            # rows of a rank times the different parts on it
@@ -27,8 +28,9 @@ class TooLarge(Exception):
 
 
 class Part(NamedTuple):
-    """Of a microbatch of class `cls` with so many images, or what each image adds: what `stage` keeps from F until X, or until W, its output
-    or that output's gradient, or its workspace while an operation of the row group `gate` runs (0: one that is always there)."""
+    """Of a microbatch of class `cls` with so many images, or what each image adds: what `stage` keeps from F until X, or until W; what X makes
+    anew of recomputed layers, until X ends, or until W; its output on the way to another rank; its input until F, or until X; the gradient of
+    its output; its workspace while an operation of the row group `gate` runs (0: one that is always there)."""
 
     what: int
     cls: int
@@ -41,7 +43,7 @@ class Part(NamedTuple):
 class Moment:
     """A row (an overlap: its first) with what is live; `gate`: the group of rows that are present with it, 0: it always is.
 
-    STASH and UNTIL_WEIGHT count separately what the stage keeps until X and until W: what is kept for W alone is in the second.
+    Of a pair in WITHIN both are counted: what is kept for the longer time alone is the second count less the first.
     """
 
     rank: int
@@ -105,6 +107,8 @@ def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
     weight_half = lambda at: listed(at, Kind.W, Kind.I, Kind.B)
     end_of = (p.order.start[1:] - 1).tolist()
     path, before, after = fp.on_path.tolist(), fp.prev.tolist(), fp.next.tolist()
+    recomputed = np.array([l.recompute for l in p.layers], dtype=bool)
+    again = [[bool((here & recomputed)[s.first:s.last].any()) for s in p.stages] for here in fp.present]
     stages = np.arange(facts.S)
     for m, c in enumerate(fp.of.tolist()):
         home = facts.rank_at(stages, np.full(facts.S, m)).tolist()
@@ -118,10 +122,15 @@ def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
             if f is not None:
                 yield f, until(x), part(STASH, s)
                 yield f, until(weight_half(at)), part(UNTIL_WEIGHT, s)
+                if x is not None and again[c][s]:
+                    yield x, x, part(ANEW, s)
+                    yield x, until(weight_half(at)), part(ANEW_UNTIL_WEIGHT, s)
             n = after[c][s]
             if n >= 0 and home[n] == r:
                 if f is not None:
-                    yield f, until(forward((n, m))), part(OUTPUT, s)
+                    yield f, until(forward((n, m))), part(INPUT, n)
+                    if again[c][n]:
+                        yield f, until(input_half((n, m))), part(INPUT_UNTIL_X, n)
                 gradient = input_half((n, m))
                 if gradient is not None:
                     yield gradient, until(x), part(GRADIENT, s)
@@ -133,7 +142,9 @@ def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
             n = before[c][s]
             if n >= 0 and home[n] != r:
                 if at in first[Kind.RECV_F]:
-                    yield first[Kind.RECV_F][at], until(f), part(OUTPUT, n)
+                    yield first[Kind.RECV_F][at], until(f), part(INPUT, s)
+                    if again[c][s]:
+                        yield first[Kind.RECV_F][at], until(x), part(INPUT_UNTIL_X, s)
                 if x is not None:
                     yield x, until(listed(at, Kind.WAIT_B)), part(GRADIENT, n)
 

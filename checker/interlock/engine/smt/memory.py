@@ -15,12 +15,14 @@ import numpy as np
 from ...program.facts import Facts
 from ...program.ir import Program
 from .footprint import Feet, Suspects
-from .live import EACH, GRADIENT, OUTPUT, STASH, UNTIL_WEIGHT, WORKSPACE, Moment, Part, TooLarge, moments
+from . import live
+from .live import EACH, WITHIN, Moment, Part, TooLarge, moments
 from .query import FALSE, TIMEOUT_MS, TRUE, Contradiction, Query, Sat, Unknown, Unsat, add, both, decide, maximum
 
 MEM, SIZE = "mem", "size"
 PROPERTIES = ("weights", "activation", "until_weight", "output", "workspace")
-_NAMES = {STASH: "stash", UNTIL_WEIGHT: "until_weight", OUTPUT: "output", GRADIENT: "gradient", WORKSPACE: "workspace"}
+_NAMES = {live.STASH: "stash", live.UNTIL_WEIGHT: "until_weight", live.ANEW: "anew", live.ANEW_UNTIL_WEIGHT: "anew_until_weight",
+          live.OUTPUT: "output", live.INPUT: "input", live.INPUT_UNTIL_X: "input_until_X", live.GRADIENT: "gradient", live.WORKSPACE: "workspace"}
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ class Bytes:
     # sizes of parts
 
     def part(self, part: Part, trained: bool) -> str:
-        """`trained`: as if every symbolic bit were true. STASH counts the whole activation, what is kept for W included."""
+        """`trained`: as if every symbolic bit were true. STASH and ANEW are the whole activation, what is kept for W included."""
         key = part, trained
         if key not in self._sized:
             term = self._part(part, trained)
@@ -170,28 +172,48 @@ class Bytes:
         return self._sized[key]
 
     def _part(self, part: Part, trained: bool) -> str:
-        stage = self._facts.program.stages[part.stage]
-        layers = self._feet.layers(part.cls, range(stage.first, stage.last))
-        up_to = lambda l: self._feet.layers(part.cls, range(l + 1))
-        at = f"c{part.cls}"
+        cls, images, of = part.cls, part.images, self._of(part.images)
+        layers = self._present(cls, part.stage)
+        declared = self._facts.program.layers
+        wanted = lambda l: self._wanted(cls, self._feet.layers(cls, range(l + 1)), trained)
+        output = lambda l, gate, name: self._held(gate, self.size(l, "output", images), f"{name}.c{cls}.l{l}{of}")
         match part.what:
-            case 0 | 1:
-                total = []
-                for l in layers:
-                    of = f".l{l}{self._of(part.images)}"
-                    if part.what == STASH:
-                        total.append((1, self._held(self._wanted(part.cls, up_to(l), trained), self.size(l, "activation", part.images), f"held.{at}{of}")))
-                    else:
-                        total.append((1, self._held(self._bit(l, trained), self._for_weight(l, part.images), f"held_for_W.{at}{of}")))
-                return add(*total)
-            case _ if part.what == OUTPUT:
-                return self.size(layers[-1], "output", part.images)
-            case _ if part.what == GRADIENT:                 # crosses iff a layer up to the end of its stage is trained
-                bytes_ = self.size(layers[-1], "output", part.images)
-                return self._held(self._wanted(part.cls, up_to(layers[-1]), trained), bytes_, f"crossing.{at}.l{layers[-1]}{self._of(part.images)}")
+            case live.STASH | live.ANEW:
+                mine = [l for l in layers if declared[l].recompute == (part.what == live.ANEW)]
+                total = [self._held(wanted(l), self.size(l, "activation", images), f"held.c{cls}.l{l}{of}") for l in mine]
+                if part.what == live.STASH:                  # and the inputs of the recomputed layers
+                    total += [output(before, wanted(last), f"input_of.l{last}") for before, last in self._runs(cls, part.stage) if before is not None]
+            case live.UNTIL_WEIGHT | live.ANEW_UNTIL_WEIGHT:
+                mine = [l for l in layers if declared[l].recompute == (part.what == live.ANEW_UNTIL_WEIGHT)]
+                total = [self._held(self._bit(l, trained), self._for_weight(l, images), f"held_for_W.c{cls}.l{l}{of}") for l in mine]
+            case live.OUTPUT:
+                total = [output(layers[-1], TRUE, "")]
+            case live.INPUT | live.INPUT_UNTIL_X:
+                before = self._present(cls, int(self._facts.footprint.prev[cls, part.stage]))[-1]
+                kept = [wanted(last) for made_of, last in self._runs(cls, part.stage) if made_of is None]
+                gate = TRUE if part.what == live.INPUT else kept[0] if kept else FALSE
+                total = [output(before, gate, f"input_of.s{part.stage}")]
+            case live.GRADIENT:                              # crosses iff a layer up to the end of its stage is trained
+                total = [output(layers[-1], wanted(layers[-1]), "crossing")]
             case _:
-                largest = self._most([self.size(l, "workspace", part.images) for l in layers], f"most_workspace.s{part.stage}.{at}{self._of(part.images)}")
-                return self._held(TRUE if trained else self._gate(part.gate), largest, f"working.s{part.stage}.{at}.g{part.gate}{self._of(part.images)}")
+                largest = self._most([self.size(l, "workspace", images) for l in layers], f"most_workspace.s{part.stage}.c{cls}{of}")
+                total = [self._held(TRUE if trained else self._gate(part.gate), largest, f"working.s{part.stage}.c{cls}.g{part.gate}{of}")]
+        return add(*((1, term) for term in total))
+
+    def _present(self, cls: int, stage: int) -> list[int]:
+        here = self._facts.program.stages[stage]
+        return self._feet.layers(cls, range(here.first, here.last))
+
+    def _runs(self, cls: int, stage: int) -> list[tuple[int | None, int]]:
+        """Of each run of recomputed layers of a stage the layer before it in the stage, None for the first, and its last layer."""
+        out: list[tuple[int | None, int]] = []
+        before, run = None, False
+        for l in self._present(cls, stage):
+            again = self._facts.program.layers[l].recompute
+            if again:
+                out = [*out[:-1], (out[-1][0], l)] if run else [*out, (before, l)]
+            before, run = l, again
+        return out
 
     def _most(self, terms: Iterable[str], symbol: str) -> str:
         terms = [t for t in dict.fromkeys(terms) if t != "0"]
@@ -217,12 +239,11 @@ class Bytes:
         return symbol
 
     def live(self, moment: Moment, trained: bool = False) -> str:
-        """The bytes of a moment: those kept until X, of trained layers some until W, and the rest of what is live."""
-        counts = dict(moment.counts)
+        """The bytes of a moment. What lasts longer than what it lies within is counted where that has ended."""
         total = [(1, self.static(moment.rank, trained))]
         for part, n in moment.counts.items():
-            if part.what == UNTIL_WEIGHT:                    # of these, the first counts those that still wait for X
-                n -= counts.get(part._replace(what=STASH), 0)
+            if part.what in WITHIN:
+                n -= moment.counts.get(part._replace(what=WITHIN[part.what]), 0)
             total.append((n, self.part(part, trained)))
         return add(*total)
 
@@ -274,7 +295,7 @@ def _question(program, parameters, bounds, limits, fit=False) -> tuple[Query, Su
     _declare(query, program, parameters, bounds)
     facts = Facts(program)
     limits = limits if limits is not None else program.memory.capacity if program.memory else (None,) * program.ranks
-    feet = Feet(query, program, facts.footprint.present, frozenset())
+    feet = Feet(Query("", ""), program, facts.footprint.present, frozenset())      # no bit is open: none of its symbols is used
     size = Bytes(query, facts, feet, frozenset(), parameters)
     suspects = Suspects(query, MEM)
     bound(query, facts, size, suspects, np.zeros(facts.n, dtype=np.int64), lambda group: TRUE, limits, against_trained=False)

@@ -1,0 +1,119 @@
+"""Every owner map at once, against each of them."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from agreement.generate import lists_of, with_lists
+from engine.programs import frozen_to, pipeline
+from interlock.engine import graph, smt
+from interlock.engine.smt import owner as smt_owner
+from interlock.engine.smt.query import Sat, Unsat, decide
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind, OrderBuilder, Program
+from interlock.program.transfers import insert
+from interlock.rules.communication import Transfers
+from interlock.rules.waits import MODELS, wait_graph
+
+
+def with_owners(program: Program, owner) -> Program:
+    """The same backbone; what a rank owns is encoded first and comes back last."""
+    order = OrderBuilder()
+    for r, ops in enumerate(lists_of(program)):
+        mine = [m for m in range(program.microbatches) if owner[m] == r]
+        for m in mine:
+            order.op(Kind.F, 0, m)
+        for x in ops:
+            if x["stage"] > 0:
+                order.op(x["kind"], x["stage"], x["mb"])
+        for m in mine:
+            order.op(Kind.B, 0, m)
+        order.end_rank()
+    stages = (replace(program.stages[0], owner=tuple(owner)), *program.stages[1:])
+    return replace(program.with_order(order.build()), stages=stages)
+
+
+def with_prefix(program: Program) -> Program:
+    """Hand-overs after all encodes and before the backbone, gradients back after it; the backbone's own transfers as they are put in."""
+    owner, P = program.stages[0].owner, program.ranks
+    lists = lists_of(insert(program))
+    kinds = {Kind.SEND_F: 0, Kind.WAIT_F: 0, Kind.RECV_F: 1, Kind.SEND_B: 1, Kind.WAIT_B: 1, Kind.RECV_B: 0}
+    out = []
+    for r, ops in enumerate(lists):
+        seam = lambda x: x["kind"] in kinds and x["stage"] == kinds[x["kind"]]
+        forward = sorted((x for x in ops if seam(x) and x["kind"] in (Kind.SEND_F, Kind.WAIT_F, Kind.RECV_F)), key=lambda x: x["mb"])
+        backward = sorted((x for x in ops if seam(x) and x["kind"] in (Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)), key=lambda x: x["mb"])
+        rest = [x for x in ops if not seam(x)]
+        first = [x for x in rest if (x["kind"], x["stage"]) == (Kind.F, 0)]
+        last = [x for x in rest if (x["kind"], x["stage"]) == (Kind.B, 0) or x["kind"] in (Kind.REDUCE, Kind.STEP)]
+        body = [x for x in rest if x not in first and x not in last]
+        out.append(first + forward + body + backward + last)
+    return with_lists(insert(program), out)
+
+
+@pytest.mark.parametrize("ranks, mbs", [(2, 3), (3, 3)])
+@pytest.mark.parametrize("gpipe", [False, True])
+def test_each_owner_map(ranks, mbs, gpipe):
+    """The prefix program of every owner map waits in no cycle, under any model: what the one query says."""
+    base = pipeline(ranks, mbs, encoder=True, gpipe=gpipe)
+    assert smt.any_owner(base, second=True) == smt.Holds(1)
+    for owner in product(range(ranks), repeat=mbs):
+        program = with_owners(base, owner)
+        assert smt.any_owner(program) == smt.Holds(1)
+        written = with_prefix(program)
+        facts = Facts(written)
+        for model in MODELS:
+            assert graph.solve(wait_graph(facts, Transfers(facts), model)).acyclic, (owner, model)
+
+
+def test_frozen_and_text_only():
+    assert smt.any_owner(frozen_to(pipeline(3, 4, encoder=True), {0})) == smt.Holds(1)
+    assert smt.any_owner(pipeline(3, 4, encoder=True, text_only=(1,))) == smt.Holds(1)
+
+
+def test_the_map_is_open():
+    query = smt.owner_query(pipeline(3, 3, encoder=True))
+    query.groups.pop("ask")
+    for owner in ([2, 2, 2], [0, 1, 0]):
+        query.groups["chosen"] = [f"(= owner.{m} {r})" for m, r in enumerate(owner)]
+        assert isinstance(decide(query), Sat)
+    query.groups["chosen"] = ["(= owner.0 3)"]
+    assert isinstance(decide(query), Unsat)
+
+
+@pytest.mark.parametrize("symbol, value, owners", [
+    ("encode.1", 0, "two encodes of one owner"), ("hand_over.0", 0, "a hand-over before its encode"), ("hand_back.1", 0, "a gradient before it is made"),
+    ("decode.0", 99, "backwards out of turn"),
+])
+def test_wrong_times_are_found(symbol, value, owners):
+    query = smt.owner_query(pipeline(2, 3, encoder=True))
+    query.groups["time"] = [f"(= {symbol} {value})" if term.startswith(f"(= {symbol} ") else term for term in query.groups["time"]]
+    assert isinstance(decide(query), Sat), owners
+
+
+def test_where_it_is_not_asked():
+    for program in (pipeline(2, 2), insert(pipeline(2, 2, encoder=True))):
+        answer = smt.any_owner(program)
+        assert isinstance(answer, smt.Unknown) and "Replicated region, which comes first" in answer.reason
+    late = lists_of(pipeline(2, 2, encoder=True))
+    late[1].insert(1, late[1].pop(0))                        # rank 1 runs a forward of the backbone before its encode
+    answer = smt.any_owner(with_lists(pipeline(2, 2, encoder=True), late))
+    assert isinstance(answer, (smt.Unknown, smt.Fails))
+    with pytest.raises(ValueError, match="owner maps are quantified"):
+        smt.owner_query(pipeline(2, 2))
+
+
+def test_a_cyclic_backbone_fails():
+    lists = lists_of(pipeline(2, 2, encoder=True))
+    at = [i for i, x in enumerate(lists[1]) if x["stage"] == 2]
+    lists[1][at[0]], lists[1][at[1]] = lists[1][at[1]], lists[1][at[0]]
+    answer = smt.any_owner(with_lists(pipeline(2, 2, encoder=True), lists))
+    assert isinstance(answer, smt.Fails) and answer.code == "IL307"
+
+
+def test_limits(monkeypatch):
+    monkeypatch.setattr(smt_owner, "MOST_MICROBATCHES", 2)
+    answer = smt.any_owner(pipeline(2, 3, encoder=True))
+    assert isinstance(answer, smt.Unknown) and "3 microbatches" in answer.reason
+    assert isinstance(smt.any_owner(pipeline(2, 2, encoder=True), timeout_ms=0), smt.Unknown)

@@ -243,23 +243,28 @@ def _group(lists, rng):
 
 
 def mutate(program: Program, rng: Random) -> Program:
-    """One change that is one: drop, duplicate, swap, move, retarget, regroup, another communicator, kind, or trainable bit."""
+    """The program with one change."""
+    return mutation(program, rng)[0]
+
+
+def mutation(program: Program, rng: Random) -> tuple[Program, str]:
+    """One change that is one, and its sort: drop, twice, swap, move, retarget (mb, stage, rank), group, comm, kind, or trainable bit."""
     for _ in range(20):
-        mutant = _mutate(program, rng)
+        mutant, what = _mutate(program, rng)
         if mutant.plain() != program.plain():
-            return mutant
-    return program
+            return mutant, what
+    return program, "none"
 
 
-def _mutate(program: Program, rng: Random) -> Program:
+def _mutate(program: Program, rng: Random) -> tuple[Program, str]:
     if program.layers and rng.random() < 0.08:
         layer = rng.randrange(len(program.layers))
         layers = tuple(replace(l, trainable=l.trainable ^ (i == layer)) for i, l in enumerate(program.layers))
-        return replace(program, layers=layers, placeholders=rng.random() < 0.3)
+        return replace(program, layers=layers, placeholders=rng.random() < 0.3), "bit"
     lists = lists_of(program)
     full = [r for r, ops in enumerate(lists) if ops]
     if not full:
-        return program
+        return program, "none"
     r = rng.choice(full)
     ops = lists[r]
     i = rng.randrange(len(ops))
@@ -286,7 +291,7 @@ def _mutate(program: Program, rng: Random) -> Program:
         ops[i]["kind"] = other.get(ops[i]["kind"], ops[i]["kind"])
     elif what == "comm" and len(program.communicators) > 1 and ops[i]["kind"] in TRANSFERS:
         ops[i]["comm"] = rng.randrange(len(program.communicators))
-    return with_lists(program, lists)
+    return with_lists(program, lists), what
 
 
 def freeze(program: Program, rng: Random) -> Program:

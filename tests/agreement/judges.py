@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from interlock.check import check_program
 from interlock.engine import graph
 from interlock.kernel import faults as kernel_faults
 from interlock.kernel import waits as kernel_waits
 from interlock.kernel.listing import view
 from interlock.program.facts import Facts
 from interlock.rules import communication, dependency, footprint, memory
-from interlock.rules.waits import wait_graph
+from interlock.rules.waits import MODELS, wait_graph
+from interlock.verdict import Verdict
 from interlock.witness import executor
 
 
@@ -66,3 +73,28 @@ def machine(plain: dict, model: str, seed=None) -> bool:
     """The executor."""
     result = executor.run(plain, model, seed=seed)
     return result.finished and not result.problems
+
+
+def all_of(program, *, seed=None, z3: bool = False) -> tuple[list[bool], list]:
+    """The verdict under each model, and what the judges disagree about: engine (z3 beside it if asked), kernel, executor, and `check_program`."""
+    plain = program.plain()
+    verdicts, wrong = [], []
+    for model in MODELS:
+        said = engine(program, model), kernel(plain, model), machine(plain, model, seed=seed)
+        if len(set(said)) > 1:
+            wrong.append((model, said))
+        verdicts.append(said[0])
+    answers = check_program(program, MODELS, engine="both" if z3 else "graph")
+    if [a.verdict is Verdict.VALID for a in answers] != verdicts or any(not a.certificates for a in answers):
+        wrong.append(("check", [a.verdict.value for a in answers]))
+    return verdicts, wrong
+
+
+def in_processes(work, total: int, step: int = 100):
+    """work(range) -> (Counter, list) over 0 .. total-1, on every core: the sums."""
+    counts, found = Counter(), []
+    with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=get_context("spawn")) as pool:
+        for some, more in pool.map(work, [range(a, min(a + step, total)) for a in range(0, total, step)]):
+            counts += some
+            found += more
+    return counts, found

@@ -8,19 +8,14 @@ counterexample (it raises Disagreement otherwise). z3 is asked on every fourth p
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from random import Random
 
-from interlock.check import check_program
 from interlock.kernel.listing import view
 from interlock.kernel.memory import in_flight as kernel_in_flight
 from interlock.program.facts import Facts
 from interlock.rules.memory import in_flight
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
 
 from . import judges
 from .generate import random_program
@@ -31,19 +26,11 @@ def judge(seeds: range) -> tuple[Counter, list]:
     disagreements = []
     for seed in seeds:
         program, what = random_program(Random(seed))
-        plain = program.plain()
-        verdicts = []
-        for model in MODELS:
-            said = judges.engine(program, model), judges.kernel(plain, model), judges.machine(plain, model, seed=seed % 3 or None)
-            if len(set(said)) > 1:
-                disagreements.append((seed, what, model, said))
-            verdicts.append(said[0])
-        if verdicts[-1] and in_flight(Facts(program)) != kernel_in_flight(view(plain)):
-            disagreements.append((seed, what, "in flight"))
         small = len(program.order) <= 60 and seed % 4 == 0
-        answers = check_program(program, MODELS, engine="both" if small else "graph")
-        if [a.verdict is Verdict.VALID for a in answers] != verdicts or any(not a.certificates for a in answers):
-            disagreements.append((seed, what, "check", [a.verdict.value for a in answers]))
+        verdicts, wrong = judges.all_of(program, seed=seed % 3 or None, z3=small)
+        disagreements += [(seed, what, *w) for w in wrong]
+        if verdicts[-1] and in_flight(Facts(program)) != kernel_in_flight(view(program.plain())):
+            disagreements.append((seed, what, "in flight"))
         counts["asked of z3"] += small
         counts["programs"] += 1
         counts["mutants"] += what.endswith("mutant")
@@ -57,14 +44,7 @@ def judge(seeds: range) -> tuple[Counter, list]:
 
 def test_the_judges_agree(pytestconfig):
     total = 20_000 if pytestconfig.getoption("--thorough") else 1_600
-    workers = os.cpu_count() or 1
-    step = 100
-    counts: Counter = Counter()
-    disagreements: list = []
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for some, wrong in pool.map(judge, [range(a, a + step) for a in range(0, total, step)]):
-            counts += some
-            disagreements += wrong
+    counts, disagreements = judges.in_processes(judge, total)
     print(dict(counts))
     assert not disagreements, disagreements[:5]
     assert counts["programs"] == total

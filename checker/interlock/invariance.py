@@ -38,7 +38,7 @@ def check_invariance(trained: Program, layers: Sequence[int], *, placed: Program
     if isinstance(found, smt.Fails):
         frozen = ", ".join(trained.layers[l].name for l in found.bits) or "nothing"
         finding = Finding("IL606", "R-INV-1", f"the order does not serve every freezing of {names}: with {frozen} frozen, {found.what}", (),
-                          "let the footprint decide which backward work exists")
+                          "check the sizes, or raise the capacity" if found.code == "IL501" else "let the footprint decide which backward work exists")
         return Answer("any", Verdict.INVALID, trained, (finding,))
     claim = {"claim": "invariant", "bits": list(layers), "times": compute_times(Facts(trained)).time.tolist()}
     plain = trained.plain()

@@ -11,7 +11,7 @@ from agreement.generate import lists_of, random_program, schedule, with_lists
 from engine.programs import frozen_to, pipeline
 from interlock.engine import graph, smt
 from interlock.engine.smt import invariance as smt_invariance
-from interlock.engine.smt.invariance import GATES
+from interlock.engine.smt.gates import GATES
 from interlock.engine.smt.query import Sat, Session, Unsat
 from interlock.kernel.judge import judge
 from interlock.program.facts import Facts

@@ -12,8 +12,8 @@ from engine.programs import frozen_to, pipeline
 from interlock.check import Limits, check_program
 from interlock.engine import smt
 from interlock.engine.smt import live
-from interlock.engine.smt.memory import Bytes
 from interlock.engine.smt.query import Sat, Session, Unsat, add, decide
+from interlock.engine.smt.sizes import Bytes
 from interlock.kernel.listing import view
 from interlock.kernel.memory import peaks as kernel_peaks
 from interlock.pipeline import Options, check_file

@@ -29,11 +29,12 @@ from ...rules.communication import Transfers
 from ...rules.waits import REASONS, WaitGraph, wait_graph
 from .. import graph as graph_engine
 from .footprint import Feet, Suspects, compare
-from .gates import GATES, Gates
+from .gates import Gates
 from .live import TooLarge
-from .memory import Bytes, bound
+from .memory import bound
 from .needs import needs
 from .query import FALSE, TIMEOUT_MS, Query, Session, Unknown, Unsat, both, either, no, numeral, second_opinion
+from .sizes import Bytes
 
 ALL_MODELS = "blocking"                     # the strongest: its waits contain those of every other model
 

@@ -261,7 +261,7 @@ def reduction_order(facts: Facts) -> Iterator[Finding]:
         if facts.kind[row] == Kind.REDUCE_TIE:
             mine = np.arange(p.order.start[facts.rank[row]], row)
             data = mine[((facts.kind[mine] == Kind.REDUCE_DATA) & (facts.name[mine] == facts.name[row]))
-                        | ((facts.kind[mine] == Kind.REDUCE) & np.isin(facts.stage[mine], stages))]
+                        | ((facts.kind[mine] == Kind.REDUCE) & facts.placed[mine] & np.isin(facts.stage[mine], stages))]
             for early in data[:1].tolist():
                 yield Finding("IL310", "R-DEP-5", f"{p.show(early)} comes before {p.show(row)}: partial sums of the data-parallel "
                               "reduction would be added across the pipeline, shards of different meaning",

@@ -53,7 +53,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_each_exit_code(tmp_path):
-    for name, text in (("right.csv", GOOD), ("wrong.csv", SWAPPED), ("torn.csv", "0F"), ("open.sched", derived(more="  require { bubble <= 12% }\n"))):
+    for name, text in (("right.csv", GOOD), ("wrong.csv", SWAPPED), ("torn.csv", "0F"), ("open.sched", derived(more="  require { deadlock_free }\n"))):
         (tmp_path / name).write_text(text)
     codes = {name: interlock("check", name, cwd=tmp_path).code for name in sorted(os.listdir(tmp_path))}
     assert codes == {"open.sched": 3, "right.csv": 0, "torn.csv": 2, "wrong.csv": 1}
@@ -161,7 +161,7 @@ def test_folders(run):
 
 
 def test_json(run):
-    code, out, err = run("check", "a.csv", "b.csv", "c.csv", "d.sched", "--format", "json", a_csv=GOOD, b_csv=SWAPPED, c_csv="0F", d_sched=derived(more="  require { bubble <= 12% }\n"))
+    code, out, err = run("check", "a.csv", "b.csv", "c.csv", "d.sched", "--format", "json", a_csv=GOOD, b_csv=SWAPPED, c_csv="0F", d_sched=derived(more="  require { deadlock_free }\n"))
     report = json.loads(out)
     assert (code, err, report["exit_code"]) == (2, "", 2)
     assert report["format"] == "interlock.report/1"
@@ -205,9 +205,9 @@ def test_colour_on_a_terminal_unless_asked_not_to(tmp_path):
 
 
 @pytest.mark.parametrize("text, reason", [
-    (derived(more="  require { bubble <= 12% }\n"), "bubble"),
+    (derived(more="  require { deadlock_free }\n"), "deadlock_free"),
     (derived(more="  require { exposure <= 200ms }\n"), "exposure"),
-    (derived(more="  assume x.forward in [1ms, 9ms]\n"), "assum"),
+    (derived(more="  assume x.activation in [1MB, 9MB]\n"), "assum"),
     ("skeleton k(P, M) sharded { rank r { for i in 0 ..< M { F(i) B(i) } } prove for P >= 1, M >= 1 { deadlock_free } }\n", "skeleton")])
 def test_what_is_not_decided_is_unknown_and_says_why(run, text, reason):
     code, out, err = run("check", "a.sched", a_sched=text)

@@ -50,7 +50,8 @@ def test_the_wheel_holds_what_the_program_reads_and_nothing_else(wheel):
     assert data == {str(p.relative_to(ROOT)) for folder in ("grammar", "spec") for p in (ROOT / folder).rglob("*") if p.is_file()}
     python = {n for n in names if n.endswith(".py")}
     assert python == {str(p.relative_to(ROOT / "checker")) for p in (ROOT / "checker" / "interlock").rglob("*.py")}
-    assert names == python | {f"interlock/_data/{n}" for n in data}
+    page = {str(p.relative_to(ROOT / "checker")) for p in (ROOT / "checker" / "interlock" / "report" / "timeline" / "page").iterdir()}
+    assert names == python | page | {f"interlock/_data/{n}" for n in data}
 
 
 def test_the_version_and_the_command(wheel):

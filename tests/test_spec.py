@@ -24,9 +24,14 @@ CHECKER = Path(__file__).parents[1] / "checker"
 SECTIONS = explain.sections()
 WITHOUT_EXAMPLES = {
     "IL111", "IL112", "IL113", "IL214", "IL215",        # given by `interlock import` only: tests/interchange/test_spec.py runs their examples
+    "IL841", "IL842", "IL843", "IL844", "IL845", "IL846", "IL847", "IL848", "IL849",    # lowering and the runtime: tests/lower/test_spec.py, tests/runtime
     "IL606",        # guards against a mistake in Interlock: no derived program reaches it
     "IL901",        # an `unknown` verdict, which comes with a reason and no finding
     "IL902",        # an internal error: judges that disagree
+    "IL903",        # an `unknown` verdict, like IL901
+    "IL904",        # a `vacuous` verdict, likewise
+    "IL905",        # an expectation that is not met: tests/report/test_formats.py
+    "IL908",        # a configuration: tests/gate/test_config.py runs its examples
 }
 COMMAND = re.compile(r"(?:# interlock check (.*)\n)?")
 MILD = {"(warning)": Severity.WARNING, "(note)": Severity.NOTE}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import sys
 from pathlib import Path
 
 from . import __version__
+from .commands.common import MOST_BYTES, fault, internal
+from .commands.common import files as _files
+from .commands.common import read as _read
+from .commands.common import show_errors as _show_errors
+from .commands.common import terminal as _terminal
+from .commands.common import usage as _usage
+from .commands.common import write as _write
 from .files import write_whole
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
 TARGETS = ("torch", "torchtitan", "hyperparallel", "npu")
-SUFFIXES = (".sched", ".csv")
+FORMATS = ("text", "json", "json-lines", "concise", "sarif", "github", "junit")      # report.FORMATS, which takes longer to import
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,25 +46,11 @@ def main(argv: list[str] | None = None) -> int:
         return _internal(error)
 
 
-def _write(text: str) -> None:
-    """To standard output, now. A reader that has gone changes no exit code. Raises OSError."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # Python flushes again at its end
-        if not isinstance(error, BrokenPipeError):
-            raise OSError(error.errno, error.strerror, "standard output") from None
-
-
 def _internal(error: Exception) -> int:
-    import traceback
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    print(f"internal error[IL902]: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno}); no verdict was reached. "
-          "Please report it with the input.", file=sys.stderr)
     if os.environ.get("INTERLOCK_TRACEBACK"):
+        import traceback
         traceback.print_exception(error)
-    return 101
+    return internal(fault(error))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,16 +59,25 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     check = commands.add_parser("check", help="check .sched files and PyTorch CSVs", description="Checks files and folders (their .sched and .csv files); - reads standard input.")
-    check.add_argument("paths", nargs="+", metavar="PATH")
+    check.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: `paths` of the configuration)")
     check.add_argument("--comm", metavar="MODELS", type=_models, default=(), help=f"further communication models, with commas: {', '.join(MODELS)}, or all (default: those a file names, else pair)")
     check.add_argument("--target", metavar="TARGETS", type=_targets, action="append", default=[], help=f"runtimes whose own rules are asked too, with commas: {', '.join(TARGETS)}; their transport's models are asked with them")
-    check.add_argument("--engine", choices=("graph", "smt", "both"), default="graph", help="who searches (default: graph); the kernel judges")
-    check.add_argument("--format", choices=("text", "json"), default="text", help="how the answer is written (default: text)")
+    check.add_argument("--engine", choices=("graph", "smt", "both"), help="who searches (default: graph); smt is z3, and both asks cvc5 too where it is installed; the kernel judges")
+    check.add_argument("--format", metavar="FORMAT", type=_format, default=os.environ.get("INTERLOCK_OUTPUT_FORMAT") or None, help=f"how the answer is written: {', '.join(FORMATS)} (default: INTERLOCK_OUTPUT_FORMAT, else text)")
     check.add_argument("--certificate", metavar="DIR", type=Path, help="write a certificate for every verdict the kernel accepted")
     check.add_argument("--emit", choices=("smt2",), help="instead of checking, write what a solver is asked: the queries of each schedule as SMT-LIB, with the answer they should have")
     check.add_argument("-o", "--output", metavar="DIR", type=Path, help="the folder --emit writes to (default: standard output, one query after the other)")
     check.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input; its ending says what it is (default: stdin.sched)")
     check.add_argument("--verbose", action="store_true", help="also notes, and what was checked how")
+    check.add_argument("--jobs", metavar="N", type=_jobs, help="processes that check files at once (default: one a core, for more than 8 files)")
+    check.add_argument("--watch", action="store_true", help="check again whatever changes, until Ctrl-C")
+    gate = check.add_argument_group("the gate")
+    gate.add_argument("--report", metavar="FORMAT=FILE", type=_report, action="append", default=[], help="a report in a further format, to a file")
+    gate.add_argument("--baseline", metavar="FILE", type=Path, help="fail on what is not known in this file only; what is invalid stays invalid")
+    gate.add_argument("--write-baseline", metavar="FILE", type=Path, help="write what is found now as known")
+    gate.add_argument("--config", metavar="FILE", help="the configuration (default: the nearest interlock.toml or [tool.interlock] in a pyproject.toml upward)")
+    gate.add_argument("--no-config", action="store_true", help="use no configuration")
+    gate.add_argument("--force-exclude", action="store_true", help="leave out what the configuration excludes even where it is named")
     _csv_arguments(check)
     check.set_defaults(run=_check)
 
@@ -107,7 +108,47 @@ def _parser() -> argparse.ArgumentParser:
     megatron.add_argument("--mtp", metavar="N", type=int, help="MTP layers the layout must have")
     _csv_arguments(imports)
     imports.set_defaults(run=_import)
+
+    show = commands.add_parser("show", help="draw a schedule: who does what when, and what it holds",
+                               description="Draws a schedule: compute and transfers of every rank over time, memory below, the critical path; of a deadlock what ran and who waits for whom.")
+    show.add_argument("path", metavar="FILE", help="a .sched file or a PyTorch CSV; - reads standard input")
+    show.add_argument("--schedule", metavar="NAME", help="which schedule of the file (default: the first)")
+    show.add_argument("--format", choices=("terminal", "html", "svg", "perfetto"), help="terminal, one page of HTML, SVG, or a trace for ui.perfetto.dev (default: by the ending of OUT, else terminal)")
+    show.add_argument("--counterexample", action="store_true", help="under the first communication model it deadlocks under")
+    _picture_arguments(show)
+    show.set_defaults(run=_show)
+
+    compare = commands.add_parser("compare", help="several schedules in one table and one figure",
+                                  description="Compares the schedules of files: a table, and their timelines over one axis of time.")
+    compare.add_argument("paths", nargs="+", metavar="FILE", help=".sched files and PyTorch CSVs; every schedule in them is compared")
+    compare.add_argument("--schedule", metavar="NAME", action="append", help="only this schedule; may be given again")
+    compare.add_argument("--format", choices=("text", "html"), help="text, or one page of HTML (default: by the ending of OUT, else text)")
+    _picture_arguments(compare)
+    compare.set_defaults(run=_compare)
+
+    lower = commands.add_parser("lower", help="turn a valid schedule into a plan that a runtime executes",
+                                description="Checks a schedule, rewrites it for a runtime, and checks what it wrote again before it is written.")
+    lower.add_argument("path", metavar="FILE", help="a .sched file or a PyTorch CSV; - reads standard input")
+    lower.add_argument("--to", required=True, metavar="BACKEND", help="torch (interlock.runtime), torch-csv (PyTorch's own), hyperparallel, json, or one that is registered")
+    lower.add_argument("-o", "--output", metavar="OUT", type=Path, help="where to write (default: standard output)")
+    lower.add_argument("--schedule", metavar="NAME", help="which schedule of the file (default: the only one)")
+    lower.add_argument("--comm", metavar="MODELS", type=_models, default=(), help="further communication models the plan must be valid under")
+    lower.add_argument("--transfers", choices=("early", "inserted"), default="early", help="for torch: transfers as early as their queues allow, or where they stand (default: early)")
+    lower.add_argument("--grouped", action="store_true", help="for torch: every transfer in a grouped launch")
+    lower.add_argument("--form", choices=("auto", "compute-only", "compute-comms"), default="auto", help="for torch-csv: which form (default: compute-only where transfers are inserted)")
+    lower.add_argument("--certificate", metavar="DIR", type=Path, help="also write the certificates that the plan names")
+    lower.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input (default: stdin.sched)")
+    _csv_arguments(lower)
+    lower.set_defaults(run=_lower)
     return parser
+
+
+def _picture_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--comm", metavar="MODEL", choices=MODELS, help=f"the communication model of the run: {', '.join(MODELS)} (default: pair if the schedule is asked under it, else the first; "
+                        "inserted transfers go at once)")
+    parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="where to write (default: standard output)")
+    parser.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input (default: stdin.sched)")
+    _csv_arguments(parser)
 
 
 def _csv_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +173,25 @@ def _targets(text: str) -> tuple[str, ...]:
         if name not in TARGETS:
             raise argparse.ArgumentTypeError(f"there is no target {name!r}; there are {', '.join(TARGETS)}")
     return names
+
+
+def _format(name: str) -> str:
+    if name not in FORMATS:
+        raise argparse.ArgumentTypeError(f"there is no format {name!r}; there are {', '.join(FORMATS)}")
+    return name
+
+
+def _report(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise argparse.ArgumentTypeError(f"{text!r} is no report; write sarif=FILE")
+    return _format(name), Path(path)
+
+
+def _jobs(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
+    return int(text)
 
 
 def _placement(text: str) -> str | tuple[int, ...]:
@@ -164,118 +224,19 @@ def _csv_options(args):
     return CsvOptions(args.csv_format, args.placement, args.microbatches, args.frozen)
 
 
-def _usage(message: str) -> int:
-    print(f"interlock: {message}", file=sys.stderr)
-    return 2
-
-
-def _files(paths: list[str], suffixes=SUFFIXES) -> list[str]:
-    """The files named, and those with a fitting ending below the folders named, in order. Raises FileNotFoundError."""
-    out: list[str] = []
-    for path in paths:
-        if path != "-" and os.path.isdir(path):
-            found = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in suffixes and p.is_file()
-                           and not any(part.startswith(".") for part in p.relative_to(path).parts))
-            if not found:
-                raise FileNotFoundError(f"there is no {' or '.join(suffixes)} file in {path}")
-            out += found
-        elif path != "-" and not os.path.isfile(path):
-            raise FileNotFoundError(f"there is no file {path}")
-        else:
-            out.append(path)
-    return list(dict.fromkeys(out))
-
-
-def _read(path: str, limit: int) -> bytes:
-    """At most limit + 1 bytes: one more than a file may have is enough to refuse it. Raises OSError."""
-    if path != "-":
-        with open(path, "rb") as file:
-            return file.read(limit + 1)
-    try:
-        if sys.stdin is None:
-            raise OSError(errno.EBADF, "it is closed")
-        return sys.stdin.buffer.read(limit + 1)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, "standard input") from None
-
-
-MOST_BYTES = 64 * 2**20
-
-
 def _check(args) -> int:
-    from .pipeline import Options, check_file
-    from .report import outcome
-    from .report.progress import Progress
-    try:
-        files = _files(args.paths)
-    except FileNotFoundError as error:
-        return _usage(str(error))
-    targets = tuple(dict.fromkeys(t for names in args.target for t in names))
-    options = Options(args.comm, args.engine, _csv_options(args), targets)
-    if args.emit is not None:
-        return _emit(files, args, options)
-    if args.output is not None:
-        return _usage("-o is for --emit; --certificate DIR writes certificates")
-    results = []
-    with Progress(len(files), "checking") as progress:
-        for path in files:
-            name = args.stdin_filename if path == "-" else path
-            progress.step(name)
-            results.append(check_file(name, _read(path, MOST_BYTES), options))
-    if args.certificate is not None:
-        from .certificate_files import write
-        write(args.certificate, results)
-    checked = [c for r in results for c in r.checked]
-    unread = [outcome.Unread(r.path, r.errors, r.as_expected) for r in results if r.errors]
-    if args.format == "json":
-        from .report import json as renderer
-        _write(renderer.render(checked, _sources(results), unread=unread))
-    else:
-        from .report import text as renderer
-        _write(renderer.render(checked, _sources(results), unread=unread, verbose=args.verbose, **_terminal(sys.stdout)))
-    return outcome.exit_code(checked, unread)
+    from .commands import check
+    return check.run(args, _csv_options(args))
 
 
-def _emit(files: list[str], args, options) -> int:
-    from .language.diagnostics import InputError
-    from .language.source import Sources
-    from .queries import queries
-    refused = written = 0
-    for path in files:
-        name = args.stdin_filename if path == "-" else path
-        sources = Sources()
-        try:
-            for query in queries(name, _read(path, MOST_BYTES), sources, options):
-                if args.output is None:
-                    _write(("(reset)\n\n" if written else "") + query.text)
-                else:
-                    args.output.mkdir(parents=True, exist_ok=True)
-                    target = args.output / f"{Path(name).stem}.{query.name}.smt2"
-                    write_whole(target, query.text)
-                    _write(f"wrote {target}\n")
-                written += 1
-        except InputError as error:
-            refused += 1
-            _show_errors(name, sources, error.diagnostics, sys.stderr)
-    return 2 if refused else 0
+def _show(args) -> int:
+    from .commands.show import show
+    return show(args, _csv_options(args))
 
 
-def _sources(results):
-    return {r.path: r.sources for r in results}.get
-
-
-def _terminal(stream) -> dict:
-    """Colour, width and box drawing for text on a stream."""
-    import shutil
-    from .report.style import takes_box, use_color
-    width = shutil.get_terminal_size((100, 24)).columns if stream.isatty() else 100
-    return {"color": use_color(stream), "width": width, "box": takes_box(stream)}
-
-
-def _show_errors(path: str, sources, diagnostics, stream) -> None:
-    from .report import text
-    from .report.outcome import Unread
-    stream.write(text.render((), {path: sources}.get, unread=(Unread(path, diagnostics),), **_terminal(stream)))
+def _compare(args) -> int:
+    from .commands.show import compare
+    return compare(args, _csv_options(args))
 
 
 def _fmt(args) -> int:
@@ -367,6 +328,19 @@ def _import(args) -> int:
     else:
         write_whole(args.output, text)
     return 0
+
+
+def _lower(args) -> int:
+    from .lower import backends, command
+    from .pipeline import Options
+    try:
+        [path] = _files([args.path]) or [""]
+    except (FileNotFoundError, ValueError) as error:
+        return _usage(str(error) if isinstance(error, FileNotFoundError) else f"{args.path} holds several files: name one")
+    name = args.stdin_filename if path == "-" else path
+    options = backends.Options(args.comm, args.transfers, args.grouped, args.form)
+    return command.run(name, _read(path, MOST_BYTES), Options(args.comm, csv=_csv_options(args)), args.to, options, args.schedule, args.output, args.certificate,
+                       _write, sys.stderr.write, _terminal(sys.stderr))
 
 
 def _misplaced(args) -> str:

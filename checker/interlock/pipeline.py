@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from .gate import waivers
 from .language.diagnostics import Diagnostic, InputError, error
 from .language.source import Source, Sources, Span
 from .program.ir import Program
@@ -20,12 +21,16 @@ GROWTH_LIMIT = 300_000           # operations up to which a derived program is e
 
 @dataclass(frozen=True)
 class Options:
-    """models, targets: asked beside those a file names. csv: interchange.torch_csv.CsvOptions, None for its defaults."""
+    """models, targets: asked beside those a file names. csv: interchange.torch_csv.CsvOptions, None for its defaults.
+
+    `capacity`: bytes a rank of every schedule with a model that states none.
+    """
 
     models: tuple[str, ...] = ()
     engine: str = "graph"
     csv: object = None
     targets: tuple[str, ...] = ()
+    capacity: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,12 @@ def check_file(path: str, data: bytes, options: Options = Options()) -> FileResu
         if PurePath(path).suffix.lower() == ".csv":
             from .interchange import torch_csv
             text = torch_csv.decode(data)
-            return FileResult(path, sources, (_csv(path, sources.add(path, text), options),))
+            return FileResult(path, sources, (check_csv(path, sources.add(path, text), options)[0],))
         from .language.parse import decode
         text = decode(path, data)
-        return FileResult(path, sources, _as_header_expects(text, tuple(_sched(path, sources.add(path, text), sources, options))))
+        source = sources.add(path, text)
+        checked = _as_header_expects(text, tuple(_sched(path, source, sources, options)))
+        return FileResult(path, sources, waivers.apply(checked, source, *waivers.read(source)))
     except InputError as refused:
         return FileResult(path, sources, (), refused.diagnostics, _expected_errors(text, refused.diagnostics))
     except MemoryError:
@@ -77,7 +84,7 @@ def _expectations(expected: Sequence[tuple[Verdict, tuple[str, ...], tuple[str, 
     return tuple(Expectation(verdict, codes[0] if codes else None, models, _met(verdict, codes, models, answers)) for verdict, codes, models in expected)
 
 
-def _limit(program: Program, span: Span) -> None:
+def limit(program: Program, span: Span) -> None:
     """Raises IL104 for a program of many more pairs of a stage and a microbatch than operations: tables over them would fill the memory."""
     pairs = len(program.stages) * program.microbatches
     if pairs > min(MOST_PAIRS, max(FEW_PAIRS, 10 * len(program.order))):
@@ -85,17 +92,18 @@ def _limit(program: Program, span: Span) -> None:
                     f"of {len(program.order):,} operations", span, help="check a smaller member of the schedule's family")
 
 
-def _csv(path: str, source: Source, options: Options) -> Checked:
+def check_csv(path: str, source: Source, options: Options) -> tuple[Checked, Program]:
+    """A PyTorch CSV under each model asked and for each target, and the program it is."""
     from .check import check_program
     from .interchange import torch_csv
     from .targets import check_targets, models_of
     began = time.perf_counter()
     program = torch_csv.read(source, options.csv or torch_csv.CsvOptions())
-    _limit(program, Span(source.base))
+    limit(program, Span(source.base))
     models = tuple(dict.fromkeys([*options.models, *models_of(options.targets)])) or (DEFAULT_MODEL,)
     answers = check_program(program, models, engine=options.engine)
     answers += check_targets(program, options.targets, answers, _context(options))
-    return Checked(path, PurePath(path).stem, answers, at=source.base, seconds=time.perf_counter() - began)
+    return Checked(path, PurePath(path).stem, answers, at=source.base, seconds=time.perf_counter() - began), program
 
 
 def _sched(path: str, source: Source, sources: Sources, options: Options) -> Iterable[Checked]:
@@ -106,9 +114,9 @@ def _sched(path: str, source: Source, sources: Sources, options: Options) -> Ite
     library = Library(file, sources)
     for node in file.schedules:
         began = time.perf_counter()
-        schedule = elaborate_schedule(node, library)
-        _limit(schedule.program, node.name.span)
-        checked = _schedule(path, schedule, library, options)
+        schedule = elaborate_schedule(with_capacity(node, options.capacity), library)
+        limit(schedule.program, node.name.span)
+        checked = check_schedule(path, schedule, library, options)
         yield replace(checked, seconds=time.perf_counter() - began)
     if not file.schedules:
         for skeleton in file.skeletons:
@@ -117,9 +125,21 @@ def _sched(path: str, source: Source, sources: Sources, options: Options) -> Ite
             yield Checked(path, skeleton.name.text, (answer,), at=skeleton.span.at, width=skeleton.span.width)
 
 
-def _schedule(path: str, schedule, library, options: Options) -> Checked:
+def with_capacity(node, capacity: int | None):
+    """A schedule with a model and without a capacity of its own, with this one for every rank (bytes)."""
+    if capacity is None or node.model is None or (node.memory is not None and node.memory.capacities):
+        return node
+    from .language import ast
+    span = node.name.span
+    memory = node.memory or ast.MemoryBlock((), None, None, span)
+    return replace(node, memory=replace(memory, capacities=(ast.Capacity(ast.Quantity(capacity, "bytes", span), (), span),)))
+
+
+def check_schedule(path: str, schedule, library, options: Options) -> Checked:
+    """One elaborated schedule under each model asked and for each target."""
     from .algebra.requirements import empty_assumption, requirements
     from .check import Limits, check_program
+    from .cost.require import apply
     from .targets import TARGETS, check_targets
     asked = requirements(schedule)
     expects = [(Verdict(e.verdict), tuple(c.text for c in e.codes), tuple(m.text for m in e.models)) for e in schedule.expects]
@@ -132,10 +152,11 @@ def _schedule(path: str, schedule, library, options: Options) -> Checked:
         answers = _for_any_freezing(schedule, answers, models, limits, options)
     answers = _growth(schedule, library, asked.bounded_stash, answers)
     answers = tuple(_unless(a, asked.undecided, empty_assumption(schedule)) for a in answers)
+    answers, figures = apply(schedule, answers, asked.costs)
     open_ = "`for any freezing` is not decided for targets: freeze what is frozen, and check that" if schedule.freezing else ""
     answers += check_targets(schedule.program, targets, answers, _context(options), open_)
     met = _expectations(expects, answers)
-    return Checked(path, schedule.name, answers, met, schedule.warnings, schedule.node.name.span.at, schedule.node.name.span.width)
+    return Checked(path, schedule.name, answers, met, schedule.warnings, schedule.node.name.span.at, schedule.node.name.span.width, figures=figures)
 
 
 def models_asked(schedule, options: Options) -> tuple[str, ...]:
@@ -208,7 +229,7 @@ def _growth(schedule, library, required: bool, answers: tuple[Answer, ...]) -> t
     from .algebra.growth import growth
     finding, reason = growth(schedule, library, required)
     if finding is not None:
-        verdict = {"verdict": Verdict.INVALID} if finding.is_error else {}
+        verdict = {"verdict": Verdict.INVALID, "certificates": ()} if finding.is_error else {}
         return tuple(replace(a, findings=a.findings + (finding,), **(verdict if a.verdict is Verdict.VALID else {})) for a in answers)
     if required:
         return tuple(_unless(a, [reason], "") for a in answers)

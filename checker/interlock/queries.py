@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from .language.source import Sources
-from .pipeline import DEFAULT_MODEL, Options, freest, models_asked
+from .pipeline import DEFAULT_MODEL, Options, freest, models_asked, with_capacity
 from .program.ir import Program
 
 GROUPS = ("dep: who waits for whom", "foot: which backward work exists", "mem: live bytes along each rank's order", "size: bytes of layers, capacities",
@@ -38,7 +38,7 @@ def queries(path: str, data: bytes, sources: Sources, options: Options = Options
     file = parse(sources.add(path, decode(path, data)))
     library = Library(file, sources)
     for node in file.schedules:
-        schedule = elaborate_schedule(node, library)
+        schedule = elaborate_schedule(with_capacity(node, options.capacity), library)
         peak = requirements(schedule).peak
         program = schedule.program
         memory = program.memory or (unbounded(program) if peak is not None else None)

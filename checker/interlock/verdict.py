@@ -39,7 +39,8 @@ class Answer:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        return tuple(f for f in self.findings if f.is_error)
+        """What makes it invalid: errors of the rules, not what a configuration raised to one."""
+        return tuple(f for f in self.findings if f.is_error and not f.raised)
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,22 @@ class Expectation:
 
 
 @dataclass(frozen=True)
+class Waived:
+    """A warning or note that a comment or the configuration lets pass. `at`, `width`: the place of the waiver in the sources."""
+
+    code: str
+    message: str
+    reason: str
+    at: int = -1
+    width: int = 0
+
+
+@dataclass(frozen=True)
 class Checked:
-    """One schedule of one file, under each model asked and for each target. `at`, `width`: its place in the sources (-1: the file)."""
+    """One schedule of one file, under each model asked and for each target. `at`, `width`: its place in the sources (-1: the file).
+
+    `waived` are no longer among the findings. `excused`: whether all that fails it is in the baseline, None without one.
+    """
 
     path: str
     name: str
@@ -65,6 +80,8 @@ class Checked:
     width: int = 0
     seconds: float = 0.0
     figures: dict = field(default_factory=dict)
+    waived: tuple[Waived, ...] = ()
+    excused: bool | None = None
 
     @property
     def verdict(self) -> Verdict:

@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..language import ast
 from ..language.diagnostics import Diagnostic, Label, error
 from ..program.footprint import Footprint, footprint
 from ..program.ir import Communicator, Kind, Program, Size, Stage
 from .assemble import assemble
 from .cut import Region
 from .listing import list_schedule
-from .model import Chain
+from .model import Chain, Times
 from .names import listed
-from .owner import owner_map
+from .owner import gave_up, owner_map
 from .partition import partition
 from .setting import Setting
 from .skeleton import FIELDS, Budget
@@ -49,7 +50,14 @@ def derive(runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communi
                 skeleton = next(run.instance.skeleton for run in runs if run.written)
                 raise error("IL210", f"skeleton `{skeleton.name}` writes its own transfers and cannot stand beside a Replicated region",
                             runs[-1].regions[0].span, help="leave its transfers to be inserted, or write the whole order")
-        columns = _by_skeletons(runs, stages, setting, fp, budget, {c.name: i for i, c in enumerate(comms)})
+        numbered = {c.name: i for i, c in enumerate(comms)}
+        columns = _by_skeletons(runs, stages, setting, fp, budget, numbered)
+        if _least_exposed(runs):
+            owner = _exposed_least(replace(program, order=assemble(columns)), runs[0].regions[0], chain, setting)
+            stages = (replace(stages[0], owner=owner), *stages[1:])
+            owners[stages[0].region] = owner
+            program = replace(program, stages=stages)
+            columns = _by_skeletons(runs, stages, setting, fp, budget, numbered)
     else:
         columns = _by_list(runs, stages, setting, fp, budget)
         warnings.append(_ignored(runs))
@@ -79,10 +87,38 @@ def _stages(runs: list[Run], chain: Chain, setting: Setting):
     for i, stage in enumerate(stages):
         if stage.replicated:
             region = regions[stage.region]
-            owner = owner_map(region, setting.ranks, setting.microbatches, _encodes(region, chain, setting), slots, setting.stretched)
+            owner = owner_map(region, setting.ranks, setting.microbatches, _encodes(region, chain, setting), slots, setting.stretched,
+                              deferred=_least_exposed(runs))
             stages[i] = replace(stage, owner=owner)
             owners[stage.region] = owner
     return tuple(stages), counts, owners
+
+
+def _least_exposed(runs: list[Run]) -> bool:
+    """Whether `owner: balanced` asks for the least exposure: a Replicated region in front of one Sharded run."""
+    if len(runs) != 2 or not runs[0].replicated:
+        return False
+    argument = runs[0].regions[0].arguments.get("owner")
+    return argument is not None and isinstance(argument.value, ast.Word) and argument.value.text == "balanced"
+
+
+def _exposed_least(program: Program, region: Region, chain: Chain, setting: Setting) -> tuple[int, ...]:
+    """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the search gives up."""
+    from ..cost import transpose
+    from ..cost.compute import Cyclic
+    from ..cost.durations import NoTimes, durations, machine_of
+    try:
+        times = durations(program, chain.times, machine_of(setting))
+    except NoTimes:
+        unit = [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers]
+        times = durations(program, [Times(u, None, u, u) for u in unit], machine_of(setting))
+    try:
+        found = transpose.least_exposed(transpose.encodes(program, times), transpose.deadlines(program, times))
+    except Cyclic:
+        return program.stages[0].owner           # its cycle is the answer
+    if found is None:
+        raise gave_up(region.arguments["owner"], transpose.SEARCH_LIMIT)
+    return found
 
 
 def _weights(chain: Chain, setting: Setting) -> list[int] | None:

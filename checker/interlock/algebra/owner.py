@@ -6,17 +6,19 @@ import heapq
 from typing import Sequence
 
 from ..language import ast
-from ..language.diagnostics import error
+from ..language.diagnostics import InputError, error
 from .cut import Region
 from .names import nearest
 
 SEARCH_LIMIT = 20_000                            # tries of the exact search before it gives up
 
 
-def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[int], slot: Sequence[int], stretched: bool) -> tuple[int, ...]:
+def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[int], slot: Sequence[int], stretched: bool,
+              deferred: bool = False) -> tuple[int, ...]:
     """owner[m]. `encode[m]` is the region's forward time in microbatch m (0: not on its path), `slot[r]` the warmup slot of rank r.
 
-    `stretched`: the number of microbatches is not the one written, and a list is repeated. Raises IL209, IL210.
+    `stretched`: the number of microbatches is not the one written, and a list is repeated. `deferred`: `balanced` is resolved once the order
+    is known (derive.py), round robin until then. Raises IL209, IL210.
     """
     argument = region.arguments.get("owner")
     match argument.value if argument else None:
@@ -24,11 +26,12 @@ def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[in
             return tuple(m % ranks for m in range(microbatches))
         case ast.Word(text="greedy"):
             return greedy(encode, slot)
+        case ast.Word(text="balanced") if deferred:
+            return tuple(m % ranks for m in range(microbatches))
         case ast.Word(text="balanced"):
             found = balanced(encode, slot)
             if found is None:
-                raise error("IL210", f"the exact search for `owner: balanced` gave up after {SEARCH_LIMIT:,} tries", argument.span,
-                            help="use `owner: greedy`, or write the list")
+                raise gave_up(argument, SEARCH_LIMIT)
             return found
         case ast.ListValue(items=items):
             return _listed(items, region, argument, ranks, microbatches, stretched)
@@ -36,6 +39,10 @@ def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[in
             raise error("IL209", f"no owner map is called `{text}`", argument.value.span,
                         help=nearest(text, ("round_robin", "greedy", "balanced")) or "write `round_robin`, `greedy`, `balanced` or a list of ranks")
     raise error("IL209", "this is no owner map", argument.value.span, help="write `round_robin`, `greedy`, `balanced` or a list of ranks")
+
+
+def gave_up(argument: ast.Argument, tries: int) -> InputError:
+    return error("IL210", f"the exact search for `owner: balanced` gave up after {tries:,} tries", argument.span, help="use `owner: greedy`, or write the list")
 
 
 def _listed(items, region: Region, argument: ast.Argument, ranks: int, microbatches: int, stretched: bool) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ..language import ast
 from ..language.diagnostics import error
@@ -10,20 +11,30 @@ from .elaborate import Elaborated
 from .expr import evaluate
 from .names import list_of, nearest
 
-_UNDECIDED = {
-    "bubble": "the performance model", "exposure": "the performance model", "makespan": "the performance model",
-    "deadlock_free": "the parametric prover",
-}
+_UNDECIDED = {"deadlock_free": "the parametric prover"}
+_COSTS = {"bubble": "percent", "exposure": "time", "makespan": "time"}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`require FIGURE <= LIMIT` (`strict`: `<`), in nanoseconds or as a share; of bubble, exposure or makespan. models: () for all."""
+
+    figure: str
+    limit: Fraction | int
+    strict: bool = False
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """Limits for each rank (bytes; stashes), None where not asked; `undecided`: reasons for a verdict `unknown`; `bounded_stash` where asked."""
+    """Limits for each rank (bytes; stashes), None where not asked; `undecided`: reasons for a verdict `unknown`; `bounded_stash` where asked.
+    `costs`: decided by cost/require.py, as are assumptions."""
 
     peak: tuple[int | None, ...] | None = None
     in_flight: tuple[int | None, ...] | None = None
     bounded_stash: bool = False
     undecided: tuple[str, ...] = ()
+    costs: tuple[Bound, ...] = ()
 
 
 def requirements(schedule: Elaborated) -> Requirements:
@@ -31,7 +42,7 @@ def requirements(schedule: Elaborated) -> Requirements:
     P, M = schedule.program.ranks, schedule.program.microbatches
     peak: list[int | None] = [None] * P
     in_flight: list[int | None] = [None] * P
-    bounded, undecided = False, []
+    bounded, undecided, costs = False, [], []
     for claim in schedule.requires:
         match claim.condition:
             case ast.Name(text="bounded_stash"):
@@ -42,18 +53,19 @@ def requirements(schedule: Elaborated) -> Requirements:
                 for r in range(P):
                     limit = _limit(figure, right, {"P": P, "M": M} | ({variable: r} if variable else {})) - (operator == "<")
                     table[r] = limit if table[r] is None else min(table[r], limit)
+            case ast.Compare(operator="<=" | "<" as operator, left=ast.Name(text=figure), right=right) if figure in _COSTS:
+                costs.append(Bound(figure, _cost(figure, right), operator == "<", tuple(m.text for m in claim.models)))
             case condition:
                 what = _figure(condition.left if isinstance(condition, ast.Compare) else condition)[0]
-                if what in ("peak", "in_flight"):
+                if what in ("peak", "in_flight", *_COSTS):
                     raise error("IL210", f"`{what}` is bounded from above", condition.span, help=f"write `{what} <= ..`")
                 if what not in _UNDECIDED:
-                    known = ["peak", "in_flight", "bounded_stash", *_UNDECIDED]
+                    known = ["peak", "in_flight", "bounded_stash", *_COSTS, *_UNDECIDED]
                     raise error("IL107", f"`{what or 'this'}` is no figure that `require` knows", condition.span, "unknown", nearest(what, known) or f"known: {list_of(known)}")
                 undecided.append(f"`require {what}` is decided by {_UNDECIDED[what]}, which this version lacks")
-    undecided += ["`assume .. in` asks for every value of an interval, which this version does not decide"] * bool(schedule.assumes)
     undecided += ["`prove` is decided by the `prove` command, which this version lacks"] * bool(schedule.proves)
     given = lambda table: tuple(table) if any(x is not None for x in table) else None
-    return Requirements(given(peak), given(in_flight), bounded, tuple(dict.fromkeys(undecided)))
+    return Requirements(given(peak), given(in_flight), bounded, tuple(dict.fromkeys(undecided)), tuple(costs))
 
 
 def empty_assumption(schedule: Elaborated) -> str:
@@ -72,6 +84,13 @@ def _figure(node) -> tuple[str, str]:
         case ast.Call(function=function, arguments=(ast.Name(text=variable),)):
             return function.text, variable
     return "", ""
+
+
+def _cost(figure: str, node: ast.Expr) -> Fraction | int:
+    wants = "a share, as in `bubble <= 12%`" if figure == "bubble" else f"a duration, as in `{figure} <= 200ms`"
+    if not isinstance(node, ast.Quantity) or node.dimension != _COSTS[figure] or node.per_image:
+        raise error("IL210", f"`{figure}` is compared with {wants.split(',')[0]}", node.span, help=f"write {wants}")
+    return Fraction(node.value, node.scale) if figure == "bubble" else node.value
 
 
 def _limit(figure: str, node: ast.Expr, env: dict) -> int:

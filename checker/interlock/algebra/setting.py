@@ -26,6 +26,7 @@ class Setting:
     images: tuple[int, ...]
     modalities: dict[str, frozenset[int]]
     stretched: bool
+    links: tuple[ast.Link, ...] = ()
 
     def amount(self, size: Size, modality: str | None = None) -> int:
         """A quantity summed over the microbatches that have the modality."""
@@ -82,7 +83,7 @@ def setting(schedule: ast.Schedule, chain: Chain, ranks: int, microbatches: int)
         listed[name] = line.span
         members = set(indices(line.microbatches, written, "microbatch", "IL206"))
         modalities[name] = frozenset(m for m in range(M) if m % written in members)
-    return Setting(ranks, M, images, modalities, stretched)
+    return Setting(ranks, M, images, modalities, stretched, schedule.links)
 
 
 def indices(ranges: Iterable[ast.IndexRange], end: int, what: str, code: str) -> list[int]:

@@ -24,6 +24,7 @@ class Diagnostic:
     severity: str = "error"                     # error, warning, note
     rule: str = ""
     detail: tuple[str, ...] = ()                # further lines as they stand: a walk of waits, a picture
+    known: bool = False                         # in the baseline (spec/gate.md)
 
 
 class InputError(Exception):

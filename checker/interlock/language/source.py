@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
@@ -60,6 +61,9 @@ class Sources:
         source = Source(name, text, base)
         self._sources.append(source)
         return source
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(self._sources)
 
     def of(self, at: int) -> Source | None:
         """The source a place lies in; None for -1."""

@@ -14,6 +14,7 @@ from ..rules.memory import show_bytes
 from .snippet import GAP, Place, lines_of
 from .style import Paint, safe
 
+WHOLE = "in this schedule"       # what is said at the place of a schedule, for a finding without one
 MOST_STORY = 16                  # sentences of a walk that are printed
 
 
@@ -30,7 +31,7 @@ def of_finding(finding: Finding, program: Program | None, at: int = -1, width: i
         elif program is not None:
             without.append(f"{operation(program, mark.row)}{': ' if mark.label else ''}{mark.label}")
     if not labels and at >= 0:
-        labels = [Label(Span(at, width), "" if without else "in this schedule")]
+        labels = [Label(Span(at, width), "" if without else WHOLE)]
     return Diagnostic(finding.code, _message(finding), tuple(labels), finding.help, finding.severity.value, finding.rule,
                       (*without, *_figures(finding, program), *story_lines(finding), *detail))
 

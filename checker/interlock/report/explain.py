@@ -61,7 +61,7 @@ def sections() -> tuple[Section, ...]:
 def section(code: str) -> str | None:
     """The section of a code, upper or lower case, without Markdown; None if there is no such code."""
     wanted = code.strip().upper()
-    return next((_show(s) for s in sections() if s.code == wanted), None)
+    return next((show(s) for s in sections() if s.code == wanted), None)
 
 
 def listing() -> str:
@@ -72,7 +72,7 @@ def listing() -> str:
         if s.code[2] != family:
             family = s.code[2]
             lines += [""] * bool(lines) + [f"IL{family}xx  {FAMILIES.get(family, '')}".rstrip()]
-        lines.append(f"  {s.code}  {_plain(s.title)}")
+        lines.append(f"  {s.code}  {plain(s.title)}")
     return "\n".join([*lines, "", "`interlock explain IL402` gives the rule, an example and its repair."])
 
 
@@ -112,9 +112,23 @@ def _parts(lines: list[str]) -> Iterator[str | Block]:
             paragraph = []
 
 
-def _show(s: Section) -> str:
+def show(s: Section) -> str:
+    """A section as text."""
     rule = f"Rule {s.rule}, " if s.rule else "In "
-    return "\n\n".join([f"{s.code}: {_plain(s.title)}", f"{rule}spec/{s.page}", *map(_part, s.parts)])
+    return "\n\n".join([f"{s.code}: {plain(s.title)}", f"{rule}spec/{s.page}", *map(_part, s.parts)])
+
+
+def markdown(s: Section) -> str:
+    """A section as Markdown, as it stands in its page; links to other pages without their target."""
+    rule = f"Rule {s.rule}, " if s.rule else "In "
+    return "\n\n".join([f"{rule}spec/{s.page}", *map(_markdown_part, s.parts)])
+
+
+def _markdown_part(part: str | Block) -> str:
+    if isinstance(part, str):
+        return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", part)
+    head = f"{_LABELS[part.shows]}:\n\n" if part.shows else ""
+    return f"{head}```{part.language}\n{part.text}```"
 
 
 def _part(part: str | Block) -> str:
@@ -125,11 +139,11 @@ def _part(part: str | Block) -> str:
         what = " (PyTorch CSV)" if part.language == "csv" else ""
         return f"{_LABELS[part.shows]}{what}:\n\n{body}"
     if re.match(r" *([*|-]|\d+\.) ", part):                     # a list or a table: its lines as they are
-        return "\n".join(_plain(line) for line in part.splitlines())
-    return textwrap.fill(" ".join(_plain(part).splitlines()), WIDTH, break_long_words=False, break_on_hyphens=False)
+        return "\n".join(plain(line) for line in part.splitlines())
+    return textwrap.fill(" ".join(plain(part).splitlines()), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without the marks of links and emphasis; what stands in backticks stays, backticks included."""
     pieces = re.split(r"(`[^`]*`)", text)
     for i in range(0, len(pieces), 2):

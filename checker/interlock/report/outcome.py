@@ -13,8 +13,8 @@ from ..rules.waits import MODELS
 from ..verdict import Answer, Checked, Expectation, Verdict
 from .style import count
 
-OUTCOMES = ("valid", "invalid as expected", "vacuous as expected", "invalid", "not as expected", "vacuous", "unknown")
-FAILING = {"invalid": 1, "not as expected": 1, "vacuous": 3, "unknown": 3}
+OUTCOMES = ("valid", "invalid as expected", "vacuous as expected", "invalid", "not as expected", "not allowed", "vacuous", "unknown")
+FAILING = {"invalid": 1, "not as expected": 1, "not allowed": 1, "vacuous": 3, "unknown": 3}
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ def expected(checked: Checked, answer: Answer) -> bool:
         e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations)
 
 
+def raised(checked: Checked) -> list[str]:
+    """The codes of warnings and notes that the configuration makes errors."""
+    return sorted({f.code for a in checked.answers for f in a.findings if f.raised} | {d.code for d in checked.warnings if d.severity == "error"})
+
+
 def outcome(checked: Checked) -> str:
     """One of OUTCOMES: the first that holds of not as expected, invalid, unknown, vacuous, and of those that pass."""
     if any(not e.met and e.verdict is not Verdict.UNKNOWN for e in checked.expectations):
@@ -43,6 +48,8 @@ def outcome(checked: Checked) -> str:
     loose = {a.verdict for a in checked.answers if not expected(checked, a)}
     if Verdict.INVALID in loose:
         return "invalid"
+    if raised(checked):
+        return "not allowed"
     if Verdict.UNKNOWN in loose or not checked.answers:
         return "unknown"
     if any(not e.met for e in checked.expectations):
@@ -54,12 +61,12 @@ def outcome(checked: Checked) -> str:
 
 
 def exit_code(checked: Sequence[Checked], unread: Sequence[Unread] = (), internal: bool = False) -> int:
-    """The first that applies of 101, 2, 1, 3; 0 only if something was checked (or refused as expected) and all of it passed."""
+    """The first that applies of 101, 2, 1, 3; 0 only if something was checked (or refused as expected) and all of it passed, or is known."""
     if internal:
         return 101
     if any(not u.as_expected for u in unread) or not (checked or unread):
         return 2
-    codes = {FAILING.get(outcome(c), 0) for c in checked}
+    codes = {FAILING.get(outcome(c), 0) for c in checked if not c.excused}
     return next((code for code in (1, 3) if code in codes), 0)
 
 
@@ -73,8 +80,14 @@ def summary(checked: Sequence[Checked], unread: Sequence[Unread] = ()) -> str:
     schedules = f", {count(len(checked), 'schedule')}" if len(checked) > files - len(unread) else ""
     found = counts(checked)
     refused = Counter("refused as expected" if u.as_expected else "not readable" for u in unread)
-    parts = [f"{found[o]} {o}" for o in OUTCOMES if found[o]] + [f"{n} {what}" for what, n in sorted(refused.items(), reverse=True)]
-    return f"{count(files, 'file')}{schedules}: {', '.join(parts) or 'nothing checked'}"
+    known = Counter(outcome(c) for c in checked if c.excused)
+    parts = [f"{found[o]} {o}" + (f" ({known[o]} known)" if known[o] else "") for o in OUTCOMES if found[o]] + [f"{n} {what}" for what, n in sorted(refused.items(), reverse=True)]
+    waived = sum(len(c.waived) for c in checked)
+    more = f"; {waived} waived" if waived else ""
+    if any(c.excused is not None for c in checked):
+        new = sum(not c.excused and FAILING.get(outcome(c), 0) == 1 for c in checked)
+        more += f"; {'nothing' if not new else count(new, 'schedule')} new against the baseline"
+    return f"{count(files, 'file')}{schedules}: {', '.join(parts) or 'nothing checked'}{more}"
 
 
 @dataclass(frozen=True)
@@ -104,5 +117,5 @@ def shared(checked: Checked, *, every: bool = False) -> list[Shared]:
 def _same(f: Finding, every: bool) -> tuple:
     marks = tuple(m.row for m in f.marks)
     if f.code == "IL402":
-        return (f.code, *((f.data.get("cause"), marks) if every else ()))
-    return (f.code, f.message, marks, f.severity)
+        return (f.code, f.known, *((f.data.get("cause"), marks) if every else ()))
+    return (f.code, f.message, marks, f.severity, f.known)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from ..language.source import Sources
-from ..verdict import Answer, Checked, Expectation, Verdict
+from ..verdict import Answer, Checked, Verdict
 from ..witness.lines import picture
 from . import diagnostics
-from .outcome import Shared, Unread, concerns, expected, outcome, shared, summary
+from .items import diagnostic, error_codes, expectation, unmet
+from .outcome import Shared, Unread, expected, outcome, raised, shared, summary
 from .style import Paint, count, listed, safe
 
 MOST_FINDINGS = 20               # of one schedule, unless verbose
 SourcesOf = Callable[[str], Sources | None]
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), color: bool = False, width: int = 80,
-           verbose: bool = False, box: bool = False) -> str:
-    """`sources_of(path)`: the sources of a file. `unread`: files with input errors. `box`: box-drawing characters may be used.
+def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False,
+           color: bool = False, width: int = 80, verbose: bool = False, box: bool = False) -> str:
+    """`sources_of(path)`: the sources of a file. `unread`: files with input errors, told first. `box`: box-drawing characters may be used.
 
     What is invalid as expected is told in one line, unless it is all there is or `verbose`.
     """
@@ -43,7 +43,7 @@ def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequenc
 
 
 def _schedule(c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, full: bool, box: bool) -> Iterator[str]:
-    yield from _verdict_line(c, paint)
+    yield verdict_line(c, paint)
     for a in c.answers:
         if a.verdict in (Verdict.UNKNOWN, Verdict.VACUOUS):
             under = f"for the target {a.model}: " if a.target else f"under {a.model}: " if len(c.answers) > 1 else ""
@@ -52,12 +52,16 @@ def _schedule(c: Checked, sources: Sources | None, paint: Paint, width: int, ver
         yield from _indented("no communication model was asked", width)
     for e in c.expectations:
         if not e.met:
-            yield f"{paint('error', 'error')}: {_unmet(c, e)}"
+            yield f"{paint('error', 'error')}: {unmet(c, e)}"
         elif verbose:
-            yield f"  as expected: {_expectation(e)}"
+            yield f"  as expected: {expectation(e)}"
+    if codes := raised(c):
+        yield f"{paint('error', 'error')}: not allowed by the configuration: {listed(codes)}"
     if verbose:
+        yield from (safe(f"  waived: {w.code} because {w.reason}") for w in c.waived)
         yield from _figures(c)
-    for d in c.warnings:
+    yield from (f"  known: {d.severity}[{d.code}] {safe(d.message)}" for d in c.warnings if d.known)
+    for d in (d for d in c.warnings if not d.known):
         yield ""
         yield from diagnostics.render(d, sources, c.path, width=width, paint=paint)
     if full:
@@ -67,11 +71,12 @@ def _schedule(c: Checked, sources: Sources | None, paint: Paint, width: int, ver
 # ---- the line of a schedule -----------------------------------------------------------------------
 
 
-def _verdict_line(c: Checked, paint: Paint) -> Iterator[str]:
+def verdict_line(c: Checked, paint: Paint) -> str:
+    """`vlm.sched: vlm: valid under pair (certificate checked by the kernel)`, the models of one verdict together."""
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers:
         certified = a.verdict is Verdict.VALID and bool(a.certificates)
-        groups.setdefault((a.target, a.verdict, expected(c, a), certified, _codes(a)), []).append(a)
+        groups.setdefault((a.target, a.verdict, expected(c, a), certified, error_codes(a)), []).append(a)
     parts = []
     for (target, verdict, hoped, certified, codes), answers in groups.items():
         text = paint(verdict.value, verdict.value)
@@ -82,33 +87,11 @@ def _verdict_line(c: Checked, paint: Paint) -> Iterator[str]:
         if verdict is Verdict.VALID and not target:
             text += " (certificate checked by the kernel)" if certified else " (no certificate)"
         parts.append(text + (f": {', '.join(codes)}" if codes else ""))
-    yield f"{safe(c.path)}: {safe(c.name)}: " + ("; ".join(parts) or paint("unknown", "unknown"))
+    return f"{safe(c.path)}: {safe(c.name)}: " + ("; ".join(parts) or paint("unknown", "unknown"))
 
 
 def _for(targets: Sequence[str]) -> str:
     return f"for the target{'s' * (len(targets) > 1)} {listed(targets)}"
-
-
-def _codes(a: Answer) -> tuple[str, ...]:
-    return tuple(sorted({f.code for f in a.errors})) if a.verdict is Verdict.INVALID else ()
-
-
-def _expectation(e: Expectation) -> str:
-    return e.verdict.value + (f" {e.code}" if e.code else "") + (f" under {', '.join(e.models)}" if e.models else "")
-
-
-def _unmet(c: Checked, e: Expectation) -> str:
-    found: dict[str, list[str]] = {}
-    for a in c.answers:
-        if concerns(e, a):
-            codes = _codes(a)
-            found.setdefault(a.verdict.value + (f" ({', '.join(codes)})" if codes else ""), []).append(a.model)
-    if not found:
-        return f"expected {_expectation(e)}, which was not asked"
-    if e.verdict is Verdict.UNKNOWN and set(found) == {"unknown"}:
-        return "expected unknown, found unknown: an unknown never passes"
-    one = len(found) == 1
-    return f"expected {_expectation(e)}, found " + listed(v if one else f"{v} under {', '.join(models)}" for v, models in found.items())
 
 
 def _indented(text: str, width: int) -> list[str]:
@@ -128,18 +111,14 @@ def _findings(c: Checked, sources: Sources | None, paint: Paint, width: int, ver
     found = sorted(shared(c, every=verbose), key=lambda s: ("error", "warning", "note").index(s.finding.severity.value))
     if not verbose:                                      # the verdict line gives the reason of an unknown
         found = [s for s in found if s.finding.code != "IL901"]
+    for s in (s for s in found if s.finding.known):
+        d = diagnostic(s, c)
+        yield f"  known: {d.severity}[{d.code}] {safe(d.message)}"
+    found = [s for s in found if not s.finding.known]
     most = len(found) if verbose else MOST_FINDINGS
     for s in found[:most]:
         yield ""
-        f = s.finding
-        if f.code == "IL402" and f.data.get("cause"):
-            f = replace(f, message=f"deadlock under {listed(f'`{m}`' for m in s.models)}: {f.data['cause']}")
-            detail = ()
-        else:
-            partly = len(s.models) < sum(not a.target for a in c.answers) and f.code != "IL307"
-            detail = (_for(s.models),) if s.answer.target else (f"only under {listed(f'`{m}`' for m in s.models)}",) if partly else ()
-        d = diagnostics.of_finding(f, s.program, c.at, c.width, detail)
-        yield from diagnostics.render(d, sources, c.path, width=width, paint=paint)
+        yield from diagnostics.render(diagnostic(s, c), sources, c.path, width=width, paint=paint)
         yield from _picture(s, paint, width, box)
     if len(found) > most:
         yield ""

@@ -28,6 +28,7 @@ class Finding:
     """`code` and `rule` as in spec/; `marks[0]` is the primary place (none: the whole program); `help` the change to make.
 
     `rank`: something is missing (or too much) on that rank, and the marks are only where that shows. `walk` is the closed walk of waits of a cycle, as in spec/certificates.md. `data` holds figures for machines.
+    `raised`: an error because the configuration says so, no error of a rule. `known`: in the baseline (spec/gate.md).
     """
 
     code: str
@@ -39,6 +40,8 @@ class Finding:
     rank: int | None = None
     walk: tuple = ()
     data: dict = field(default_factory=dict)
+    raised: bool = False
+    known: bool = False
 
     @property
     def fault_rows(self) -> list[int]:

@@ -218,12 +218,12 @@ class Usage:
 
 def in_flight(facts: Facts, until: str = "X") -> list[int]:
     """For each rank the largest number of live stashes: F has run and X (or W: `until`) has not ended (spec/memory.md, IL701)."""
-    live = _stash_counts(facts, until)
+    live = stash_counts(facts, until)
     start = facts.program.order.start
     return [int(live[a:b].max()) if b > a else 0 for a, b in zip(start[:-1], start[1:])]
 
 
-def _stash_counts(facts: Facts, until: str, stage: int | None = None) -> np.ndarray:
+def stash_counts(facts: Facts, until: str, stage: int | None = None) -> np.ndarray:
     """Live stashes while each row runs; of one stage if given."""
     f, fp, M = facts, facts.footprint, facts.M
     if not f.S or not M or not f.n:
@@ -284,7 +284,7 @@ def weight_stash_note(facts: Facts) -> Iterator[Finding]:
         rows = weight[facts.stage[weight] == s]
         if len(rows) < facts.M or facts.program.stages[s].replicated:
             continue
-        if _stash_counts(facts, "W", s).max() >= facts.M > _stash_counts(facts, "X", s).max():
+        if stash_counts(facts, "W", s).max() >= facts.M > stash_counts(facts, "X", s).max():
             r = facts.program.stages[s].rank
             yield Finding("IL502", "R-MEM-2", f"rank {r} holds the weight-gradient stash of all {facts.M} microbatches of stage {s} at once: it grows with M",
                           (Mark(int(rows[0]), "the first W comes only here"),), "run each W soon after its I to bound it", Severity.NOTE, rank=r)

@@ -75,6 +75,11 @@ def _list(word: str, numbers: list[int]) -> str:
 
 def story(facts: Facts, model: str, walk) -> Iterator[str]:
     """One sentence for each wait, each about what the sentence before it waits for; it starts at the lowest rank."""
+    yield from (f"rank {rank_of(facts.program, event)}: {told}" for event, told in sentences(facts, model, walk))
+
+
+def sentences(facts: Facts, model: str, walk) -> Iterator[tuple[Event, str]]:
+    """The sentences of a story, each with what it is about."""
     steps = [((*a,), reason, (*b,)) for a, reason, b in walk]
     if not steps:
         return
@@ -86,9 +91,8 @@ def story(facts: Facts, model: str, walk) -> Iterator[str]:
         start = next(i for i, (a, b) in enumerate(ranks) if a != b and (b, row_of(program, ordered[i][2])) == (circle[0].rank, circle[0].stop))
         ordered = ordered[start:] + ordered[:start]
     for a, reason, b in ordered:
-        told = _sentence(facts, model, a, reason, b)
-        if told:
-            yield f"rank {rank_of(program, b)}: {told}"
+        if told := _sentence(facts, model, a, reason, b):
+            yield b, told
 
 
 def _sentence(facts: Facts, model: str, a: Event, reason: str, b: Event) -> str:

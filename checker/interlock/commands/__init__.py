@@ -1,0 +1,1 @@
+"""What the longer commands do, between the arguments that `cli` reads and the rooms that do the work."""

@@ -1,0 +1,27 @@
+"""Programs of the standard skeletons over a model of one layer a stage, to measure and to fit."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..algebra.elaborate import Elaborated, elaborate
+from ..algebra.instance import chunk_parameter
+from ..language.parse import parse
+from ..language.source import Sources
+from ..program.ir import Program
+from ..resources import text
+
+
+def schedule(source: str, **asked) -> Elaborated:
+    """The only schedule of a text. Raises InputError."""
+    sources = Sources()
+    (found,) = elaborate(parse(sources.add("schedule.sched", source)), sources, **asked)
+    return found
+
+
+@lru_cache(maxsize=256)
+def program(skeleton: str, ranks: int, microbatches: int, chunks: int = 1) -> Program:
+    """The skeleton of this name, every layer trained."""
+    (node,) = parse(Sources().add(f"{skeleton}.sched", text(f"spec/std/{skeleton}.sched"))).skeletons
+    call = f"{skeleton}(chunks: {chunks})" if chunk_parameter(node) else skeleton
+    return schedule(f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{ranks * chunks}] {{ }} }} cut {{ x = u : {call} }} }}").program

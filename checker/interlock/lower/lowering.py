@@ -1,0 +1,156 @@
+"""From a verdict to a plan: what is verified is rewritten for its target, written, read back and checked again (R-LOW-1 to R-LOW-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..check import Limits, check_program, written
+from ..language.diagnostics import InputError
+from ..program.ir import Program
+from ..rules.waits import MODELS
+from ..targets import check_targets
+from ..verdict import Answer, Checked, Verdict
+from .backends import Backend, NotExpressible, Options
+from .plan import Plan, certificate_text, digest, same
+
+
+@dataclass(frozen=True)
+class Source:
+    """A schedule and what the check said of it. trained, comm_of: as in algebra.elaborate.Elaborated; None, () for a written order. limits: what it requires."""
+
+    checked: Checked
+    trained: Program | None = None
+    comm_of: Sequence[int] = ()
+    limits: Limits = Limits()
+
+
+class Refused(Exception):
+    """The schedule is not lowered: nothing was written. `exit` is the command's; `answers` say what was found in the plan, if it was checked."""
+
+    def __init__(self, code: str, message: str, help: str = "", exit: int = 1, answers: tuple[Answer, ...] = ()):
+        super().__init__(message)
+        self.code, self.help, self.exit, self.answers = code, help, exit, answers
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """text: what to write. certificates: the documents the plan names, by model. notes: rewrites that were left out, and why."""
+
+    plan: Plan
+    text: str
+    certificates: dict[str, dict] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def lower(source: Source, backend: Backend, options: Options = Options()) -> Lowered:
+    """Raises Refused."""
+    program = verified(source)
+    try:
+        final, names, notes, answers = _rewritten(program, source, backend, options)
+    except NotExpressible as error:
+        raise _inexpressible(backend, error) from None
+    if answers is None:
+        answers = _checked(final, source, backend, options)
+    wrong = [a for a in answers if a.verdict is not Verdict.VALID]
+    if wrong:
+        raise _unfit(wrong, backend)
+    documents = {a.model: a.certificates[0] for a in answers if a.certificates}
+    plan = Plan(source.checked.name, backend.name, _transfers_written(final, source), tuple(names),
+                {m: digest(certificate_text(d)) for m, d in documents.items()}, source.checked.path)
+    try:
+        text = backend.write(plan, final)
+    except NotExpressible as error:
+        raise _inexpressible(backend, error) from None
+    try:
+        difference = same(backend.said(plan, final), backend.read(text, final))
+    except (ValueError, InputError) as error:
+        difference = str(error)
+    if difference:
+        raise Refused("IL841", f"what was written for {backend.name} does not read back as the program: {difference}", "report this with the input", exit=101)
+    return Lowered(plan, text, documents, tuple(notes))
+
+
+def verified(source: Source) -> Program:
+    """R-LOW-3: the program as it was judged, valid under every model that was asked. Raises Refused (IL843)."""
+    checked = source.checked
+    models = [a for a in checked.answers if not a.target]
+    found = {a.verdict for a in models} or {Verdict.UNKNOWN}
+    if Verdict.INVALID in found:
+        codes = sorted({f.code for a in models for f in a.errors})
+        expected = " (as it is expected to be)" if checked.as_expected else ""
+        raise Refused("IL843", f"{checked.name} is invalid{expected}: {', '.join(codes)}", "only a valid schedule is lowered: repair it, then lower it")
+    if found != {Verdict.VALID}:
+        why = next(a.reason for a in models if a.verdict is not Verdict.VALID) if models else "nothing was asked"
+        raise Refused("IL843", f"{checked.name} was not shown valid: {why}", "only a valid schedule is lowered", exit=3)
+    if any(not e.met for e in checked.expectations):
+        raise Refused("IL843", f"{checked.name} is not as it is expected to be", "correct its `expect`, or the schedule")
+    program = models[0].program
+    if program.fragment:
+        raise Refused("IL843", f"{checked.name} is a fragment, which no runtime could run", "write the whole order", exit=3)
+    return program
+
+
+def _rewritten(program: Program, source: Source, backend: Backend, options: Options):
+    """The program after the target's rewrites, each checked on its own, with their names, what was left out, and the answers of the last check.
+
+    A rewrite that is a matter of speed, and not of need, is left out where the plan would not be valid with it.
+    """
+    names, notes, answers = [], [], None
+    trained = source.trained if program.inserted else None
+    for rewrite, needed in backend.rewrites(program, options):
+        before = program if needed or not program.inserted else _transfers_written(program, source)
+        after = rewrite.apply(before, trained)
+        what = rewrite.check(before, after)
+        if what:
+            raise Refused("IL841", f"the rewrite {rewrite.name} changed more than it may: {what}", "report this with the input", exit=101)
+        if not needed:
+            found = _checked(after, source, backend, options)
+            if any(a.verdict is not Verdict.VALID for a in found):
+                codes = sorted({f.code for a in found for f in a.errors})
+                notes.append(f"{rewrite.name} was left out: the plan would be invalid with it ({', '.join(codes) or 'unknown'})")
+                continue
+            answers = found
+        else:
+            answers = None
+        changed = same(before, after) != ""
+        program, names = after, names + [rewrite.name] * changed
+    if program.inserted and not backend.inserts:
+        program, answers = _transfers_written(program, source), None
+    return program, names, notes, answers
+
+
+def _transfers_written(program: Program, source: Source) -> Program:
+    if not program.inserted:
+        return program
+    as_judged = any(a.program is program for a in source.checked.answers)
+    trained = source.trained if as_judged and source.trained is not None and source.trained.inserted else None
+    found = written(program, trained, source.comm_of)
+    if found is None:
+        raise Refused("IL842", "the transfers of the program cannot be placed", "report this with the input", exit=101)
+    return found
+
+
+def _checked(program: Program, source: Source, backend: Backend, options: Options) -> tuple[Answer, ...]:
+    """R-LOW-2 and R-LOW-4: under the transport's models, and by the target's own rules."""
+    models = tuple(dict.fromkeys((*backend.models, *options.models)))
+    answers = check_program(program, models, limits=source.limits)
+    return answers + check_targets(program, backend.targets, answers)
+
+
+def _inexpressible(backend: Backend, error: NotExpressible) -> Refused:
+    return Refused("IL844", f"{backend.name} cannot say this: {error}", "lower to `torch`, which interlock.runtime runs" if backend.targets else "write a whole schedule")
+
+
+def _unfit(wrong: list[Answer], backend: Backend) -> Refused:
+    exit = 1 if any(a.verdict is Verdict.INVALID for a in wrong) else 3
+    models = [a for a in wrong if not a.target]
+    codes = ", ".join(sorted({f.code for a in (models or wrong) for f in a.errors if f.code != "IL800"})) or wrong[0].reason
+    if models:
+        return Refused("IL842", f"the plan is not valid under {' and '.join(a.model for a in models)}, as the transport of {backend.name} behaves: {codes}",
+                       "choose other rewrites, or repair the schedule for this model", exit, tuple(wrong))
+    return Refused("IL844", f"{backend.name} cannot run this schedule: {codes}", "lower to `torch`, which interlock.runtime runs, or change what the rules name",
+                   exit, tuple(wrong))
+
+
+__all__ = ["Lowered", "Refused", "Source", "lower", "verified"]

@@ -1,0 +1,31 @@
+"""`json`: the plan itself, as the program has it."""
+
+from __future__ import annotations
+
+from ..program.ir import Program
+from . import plan as plans
+from .backends import Options
+from .plan import Plan
+from .rewrites import REDUCTIONS
+
+
+class Json:
+    name = "json"
+    models = ("pair",)
+    targets: tuple[str, ...] = ()
+    inserts = False
+
+    def rewrites(self, program: Program, options: Options):
+        yield REDUCTIONS, True
+
+    def write(self, plan: Plan, program: Program) -> str:
+        return plans.dumps(plan)
+
+    def read(self, text: str, program: Program) -> Program:
+        return plans.loads(text).program
+
+    def said(self, plan: Plan, program: Program) -> Program:
+        return plan.program
+
+
+BACKEND = Json()

@@ -1,0 +1,29 @@
+"""`torch`: a plan for interlock.runtime on torch.distributed, transfers as early as their queues allow, grouped where asked."""
+
+from __future__ import annotations
+
+from ..program.ir import Program
+from .backends import NotExpressible, Options
+from .executable import without_action
+from .neutral import Json
+from .plan import Plan
+from .rewrites import EARLY_TRANSFERS, GROUPED, REDUCTIONS
+
+
+class Torch(Json):
+    name = "torch"
+
+    def rewrites(self, program: Program, options: Options):
+        yield REDUCTIONS, True
+        if options.transfers == "early":
+            yield EARLY_TRANSFERS, False
+        if options.grouped:
+            yield GROUPED, False
+
+    def write(self, plan: Plan, program: Program) -> str:
+        if odd := without_action(plan.program):
+            raise NotExpressible(odd)
+        return super().write(plan, program)
+
+
+BACKEND = Torch()

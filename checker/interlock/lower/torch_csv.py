@@ -1,0 +1,55 @@
+"""`torch-csv`: both forms that PyTorch's `_PipelineScheduleRuntime._load_csv` takes, with the rules of the target `torch`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..interchange import torch_csv
+from ..language.source import Sources
+from ..program.ir import Program
+from .backends import NotExpressible, Options
+from .lists import rows_of, with_rows
+from .plan import Plan
+from .rewrites import HELD_SENDS, PLACEHOLDERS, REDUCTIONS, TRAINERS, WHOLE_BACKWARD, WHOLE_INSERTION
+
+
+class TorchCsv:
+    """Compute-only where the program leaves transfers to the runtime, unless the other form is asked for."""
+
+    name = "torch-csv"
+    models = ("pair",)
+    targets = ("torch",)
+    inserts = True
+
+    def rewrites(self, program: Program, options: Options):
+        if options.form == "compute-only" and not program.inserted:
+            raise NotExpressible("its transfers are written, and a compute-only file has none: ask for compute-comms")
+        yield TRAINERS, True
+        if not program.inserted:
+            yield HELD_SENDS, True
+            yield REDUCTIONS, True
+        yield PLACEHOLDERS, True
+        yield WHOLE_BACKWARD, True
+        if program.inserted and options.form == "compute-comms":
+            yield WHOLE_INSERTION, True
+            yield HELD_SENDS, True
+
+    def write(self, plan: Plan, program: Program) -> str:
+        try:
+            return torch_csv.write(program)
+        except torch_csv.NotExpressible as error:
+            raise NotExpressible(str(error)) from None
+
+    def read(self, text: str, program: Program) -> Program:
+        """Stages, layers and memory are the program's: a CSV has none."""
+        form = "compute-only" if program.inserted else "compute-comms"
+        found = torch_csv.read(Sources().add("plan.csv", text), torch_csv.CsvOptions(format=form, placement=tuple(s.rank for s in program.stages),
+                                                                                     microbatches=program.microbatches))
+        return replace(program, order=found.order, ranks=found.ranks, inserted=found.inserted, reductions_inserted=found.reductions_inserted)
+
+    def said(self, plan: Plan, program: Program) -> Program:
+        """Launches numbered as the reader numbers them."""
+        return with_rows(program, rows_of(program)) if (program.order.launch >= 0).any() else program
+
+
+BACKEND = TorchCsv()

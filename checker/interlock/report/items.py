@@ -1,0 +1,185 @@
+"""What a run has to say, one item each, file by file: what fails, and what warns.
+
+What is as expected or in the baseline is no item, nor are notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..language.diagnostics import Diagnostic, Label
+from ..language.source import Sources, Span
+from ..verdict import Answer, Checked, Expectation, Verdict
+from . import diagnostics
+from .outcome import Shared, Unread, concerns, expected, shared
+from .style import listed
+
+SourcesOf = Callable[[str], Sources | None]
+UNDECIDED, VACUOUS, UNMET = "IL903", "IL904", "IL905"
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a file, as people count: lines and columns (in characters) from 1; `end_column` is the first one after. `text`: its line."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    label: str = ""
+    text: str = ""
+
+    @property
+    def standard(self) -> bool:
+        """In a standard skeleton, which comes with Interlock and is no file of the user's."""
+        return self.file.startswith("spec/std/")
+
+
+@dataclass(frozen=True)
+class Item:
+    """`at` lies in the file checked, or in one it uses; `others` are the further places. `schedule` and `models` are empty for input errors.
+
+    `level`: error or warning. `finding`: what was found, for what is more than a diagnostic.
+    """
+
+    path: str
+    diagnostic: Diagnostic
+    at: Position
+    others: tuple[Position, ...] = ()
+    schedule: str = ""
+    models: tuple[str, ...] = ()
+    finding: Shared | None = None
+
+    @property
+    def code(self) -> str:
+        return self.diagnostic.code
+
+    @property
+    def level(self) -> str:
+        return self.diagnostic.severity
+
+    @property
+    def text(self) -> str:
+        """The message, what the notes say, and the help, a line each."""
+        d = self.diagnostic
+        where = [f"{o.label}: {o.file}:{o.line}:{o.column}" for o in (self.at, *self.others) if o.label not in ("", diagnostics.WHOLE)]
+        return "\n".join([d.message, *where, *d.detail, *([f"help: {d.help}"] if d.help else [])])
+
+
+def files(checked: Sequence[Checked], unread: Sequence[Unread], paths: Sequence[str]) -> Iterator[tuple[str, list[Unread], list[Checked]]]:
+    """The files in the order they were checked, each with what kept it from being read and with its schedules."""
+    found: dict[str, tuple[list[Unread], list[Checked]]] = {path: ([], []) for path in paths}
+    for which, things in enumerate((unread, checked)):
+        for thing in things:
+            found.setdefault(thing.path, ([], []))[which].append(thing)
+    yield from ((path, *of) for path, of in found.items())
+
+
+def items(checked: Sequence[Checked], sources_of: SourcesOf, unread: Sequence[Unread] = (), paths: Sequence[str] = ()) -> Iterator[Item]:
+    """Of each file its input errors, then schedule by schedule: expectations not met, verdicts that say nothing, warnings, findings."""
+    for path, refused, schedules in files(checked, unread, paths):
+        sources = sources_of(path)
+        for d in (d for u in refused if not u.as_expected for d in u.diagnostics if not d.known):
+            yield _item(path, d, sources)
+        for c in schedules:
+            yield from _of_schedule(c, sources)
+
+
+def _of_schedule(c: Checked, sources: Sources | None) -> Iterator[Item]:
+    for e in c.expectations:
+        if not e.met and not c.excused:
+            yield _item(c.path, _here(c, UNMET, "R-EXP-1", f"{c.name}: {unmet(c, e)}"), sources, c, e.models)
+    for models, d in verdicts(c):
+        yield _item(c.path, d, sources, c, models)
+    for d in c.warnings:
+        if not d.known:
+            yield _item(c.path, d, sources, c)
+    for s in findings(c):
+        yield _item(c.path, diagnostic(s, c), sources, c, s.models, s)
+
+
+def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
+    """The models whose verdict is unknown, or vacuous where nothing expects it, by reason; each with a warning that says so."""
+    groups: dict[tuple, list[Answer]] = {}
+    for a in c.answers or (Answer("", reason="no communication model was asked"),):
+        if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not expected(c, a):
+            groups.setdefault((a.verdict, a.target, a.reason, any(f.code == "IL901" for f in a.findings)), []).append(a)
+    for (verdict, target, reason, asked), answers in groups.items():
+        models = tuple(a.model for a in answers if a.model)
+        about = "" if not models else f" for {listed(models)}" if target else f" under {listed(models)}"
+        code = VACUOUS if verdict is Verdict.VACUOUS else "IL901" if asked else UNDECIDED
+        yield models, _here(c, code, "R-REQ-1" if asked else "R-VER-1", f"{c.name}: {verdict.value}{about}: {reason}", "warning")
+
+
+def findings(c: Checked) -> list[Shared]:
+    """Each error and warning once, errors first; not known ones, and of a verdict that is invalid as expected only what the configuration raised."""
+    loose = tuple(replace(a, findings=tuple(f for f in a.findings if f.raised)) if a.verdict is Verdict.INVALID and expected(c, a) else a for a in c.answers)
+    found = [s for s in shared(replace(c, answers=loose)) if s.finding.severity.value != "note" and not s.finding.known]
+    return sorted(found, key=lambda s: not s.finding.is_error)
+
+
+def diagnostic(s: Shared, c: Checked) -> Diagnostic:
+    """A finding with the models it holds under: all of them for a deadlock, else those that differ from the rest."""
+    f, detail = s.finding, ()
+    if f.code == "IL402" and f.data.get("cause"):
+        f = replace(f, message=f"deadlock under {listed(f'`{m}`' for m in s.models)}: {f.data['cause']}")
+    elif s.answer.target:
+        detail = (f"for the target{'s' * (len(s.models) > 1)} {listed(s.models)}",)
+    elif len(s.models) < sum(not a.target for a in c.answers) and f.code != "IL307":
+        detail = (f"only under {listed(f'`{m}`' for m in s.models)}",)
+    return diagnostics.of_finding(f, s.program, c.at, c.width, detail)
+
+
+def expectation(e: Expectation) -> str:
+    return e.verdict.value + (f" {e.code}" if e.code else "") + (f" under {', '.join(e.models)}" if e.models else "")
+
+
+def unmet(c: Checked, e: Expectation) -> str:
+    """What an expectation asks, and what was found instead."""
+    found: dict[str, list[str]] = {}
+    for a in c.answers:
+        if concerns(e, a):
+            codes = error_codes(a)
+            found.setdefault(a.verdict.value + (f" ({', '.join(codes)})" if codes else ""), []).append(a.model)
+    if not found:
+        return f"expected {expectation(e)}, which was not asked"
+    if e.verdict is Verdict.UNKNOWN and set(found) == {"unknown"}:
+        return "expected unknown, found unknown: an unknown never passes"
+    one = len(found) == 1
+    return f"expected {expectation(e)}, found " + listed(v if one else f"{v} under {', '.join(models)}" for v, models in found.items())
+
+
+def error_codes(a: Answer) -> tuple[str, ...]:
+    return tuple(sorted({f.code for f in a.errors})) if a.verdict is Verdict.INVALID else ()
+
+
+# ---- places ---------------------------------------------------------------------------------------
+
+
+def _here(c: Checked, code: str, rule: str, message: str, severity: str = "error") -> Diagnostic:
+    labels = (Label(Span(c.at, c.width)),) if c.at >= 0 else ()
+    return Diagnostic(code, message, labels, "", severity, rule)
+
+
+def _item(path: str, d: Diagnostic, sources: Sources | None, c: Checked | None = None, models: Sequence[str] = (), s: Shared | None = None) -> Item:
+    places = [p for p in (position(sources, l.span, l.text) for l in d.labels) if p is not None]
+    own = [p for p in places if not p.standard or p.file == path]
+    here = position(sources, Span(c.at, c.width)) if c is not None and c.at >= 0 else None
+    at = own[0] if own else here or Position(path, 1, 1, 1, 1)
+    return Item(path, d, at, tuple(p for p in places if p is not at), c.name if c else "", tuple(models), s)
+
+
+def position(sources: Sources | None, span: Span, label: str = "") -> Position | None:
+    """Where a span lies; None for a place in no source. It has at least one character, unless its line has none."""
+    source = sources.of(span.at) if sources is not None else None
+    if source is None:
+        return None
+    offset = min(span.at - source.base, len(source.text))
+    line, column = source.line_column(source.base + offset)
+    end = min(offset + max(span.width, 0), len(source.text))
+    end_line, end_column = source.line_column(source.base + end)
+    if (end_line, end_column) == (line, column) and column <= len(source.line(line)):
+        end_column += 1
+    return Position(source.name, line, column, end_line, end_column, label, source.line(line))

@@ -94,7 +94,7 @@ ERRORS = {
     "a partition of another length": (CUT + "a = vit, llm : 1f1b(partition: [3, 2, 1]) } }", "IL210", 6, "3 entries for 2"),
     "a partition with an empty stage": (CUT + "a = vit, llm : 1f1b(partition: [6, 0]) } }", "IL210", 6, "empty"),
     "a partition through an attach": (CUT.replace("llm[4] { }", "llm[4] { } attach vit to llm") + "a = vit, llm : 1f1b(partition: [2, 4]) } }", "IL210", 6, "glues"),
-    "encodes elsewhere": (CUT + "a = vit : transpose(place: deadline)\nb = llm : 1f1b } }", "IL210", 6, "prefix"),
+    "encodes elsewhere": (CUT + "a = vit : transpose(place: suffix)\nb = llm : 1f1b } }", "IL210", 6, "prefix"),
     "a parameter without a value": (skeleton("F(lag)", head="k(P, M, lag)"), "IL210", 5, "`lag`"),
     "microbatch M": (skeleton("for i in 0 ..< M {\n F(i + 1) }"), "IL212", 4, "`F(4)`"),
     "a chunk too many": (skeleton("F(0, 1)"), "IL212", 3, "the only chunk is 0"),

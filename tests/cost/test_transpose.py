@@ -114,7 +114,7 @@ def test_the_search_is_bounded():
     due = Deadlines(0, np.full(M, 10**9), np.array([pick.randint(10**6, 10**8) for _ in range(P)]), tuple(range(M)), np.zeros((M, P), dtype=np.int64))
     began = time.perf_counter()
     found = least_exposed(encode, due)
-    assert time.perf_counter() - began < 20 and SEARCH_LIMIT == 20_000
+    assert time.perf_counter() - began < 60 and SEARCH_LIMIT == 200_000
     assert found is None or len(found) == M
 
 
@@ -128,10 +128,10 @@ def test_written_gathers_under_a_model(gather):
 
 
 def test_owner_balanced_is_the_map_with_the_least_exposure():
-    text = """schedule s {{ ranks 3 microbatches 5
+    text = """schedule s {{ ranks 3 microbatches 4
       model {{ layers vit[2] {{ forward 2us per image  backward_input 2us per image  backward_weight 1us per image  output 10KB  modality v {frozen} }}
                layers u[3] {{ forward 5us  backward_input 5us  backward_weight 4us  output 10KB }} }}
-      images [3, 0, 1, 4, 2]  link {{ latency 1us  bandwidth 10GB/s }}
+      images [3, 0, 1, 4]  link {{ latency 1us  bandwidth 10GB/s }}
       cut {{ enc = vit : transpose(owner: {owner})  x = u : 1f1b }} }}"""
     e = schedule(text.format(owner="balanced", frozen="frozen"))
     assert schedule(text.format(owner="balanced", frozen="")).owners == e.owners        # one map for every freezing
@@ -139,6 +139,35 @@ def test_owner_balanced_is_the_map_with_the_least_exposure():
     def exposed(owner) -> int:
         found = schedule(text.format(owner=list(owner), frozen="frozen"))
         return exposure(found.program, durations(found.program, found.times, machine_of(found))).exposed
-    assert exposed(e.owners["enc"]) == min(exposed(o) for o in itertools.product(range(3), repeat=5))
+    assert exposed(e.owners["enc"]) == min(exposed(o) for o in itertools.product(range(3), repeat=4))
     without_times = schedule("schedule s { ranks 2 microbatches 4 model { layer vit { modality v } layers u[2] { } } cut { enc = vit : transpose(owner: balanced) x = u : 1f1b } }")
     assert len(without_times.owners["enc"]) == 4
+
+
+def test_encodes_in_bubbles_by_deadline():
+    """Never worse than the prefix, now and then better; the orders are valid, and one order serves every freezing."""
+    from interlock.check import check_program
+    pick, better = random.Random(6), 0
+    for _ in range(25):
+        P, M = pick.randint(2, 4), pick.randint(4, 16)
+        images = [pick.randint(0, 2) for _ in range(M)]
+        body, owner = pick.choice(("1f1b", "zb_h1", "gpipe")), pick.choice(("balanced", "round_robin"))
+        text = lambda place: (f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward {pick_e}us per image  backward_input 1us  backward_weight 1us  modality v  frozen }}"
+                              f" layers u[{P}] {{ forward 5us  backward_input 6us  backward_weight 4us }} }} images {images}"
+                              f" cut {{ enc = vit : transpose(owner: {owner}, place: {place}) x = u : {body} }} }}")
+        pick_e = pick.randint(1, 12)
+        prefix, spread = schedule(text("prefix")), schedule(text("deadline"))
+        exposed = [exposure(e.program, durations(e.program, e.times)).exposed for e in (prefix, spread)]
+        trained = [exposure(e.trained, durations(e.trained, e.times)).makespan for e in (prefix, spread)]
+        assert trained[1] <= trained[0]
+        better += exposed[1] < exposed[0]
+        assert check_program(spread.program, ("pair",))[0].verdict.value == "valid" == check_program(spread.trained, ("pair",))[0].verdict.value
+        assert sorted(spread.program.order.mb[spread.program.order.stage == 0]) == [m for m in range(M) if images[m]]
+    assert better
+
+
+@pytest.mark.parametrize("cut", ["enc = vit : transpose(place: deadline, gather: late) x = u : 1f1b", "x = vit, u[0] : 1f1b enc = u[1] : transpose(place: deadline) y = u[2] : 1f1b"])
+def test_deadlines_ask_for_a_leading_region(cut):
+    from interlock.language.diagnostics import InputError
+    with pytest.raises(InputError):
+        schedule(f"schedule s {{ ranks 1 microbatches 2 model {{ layer vit {{ }} layers u[3] {{ }} }} cut {{ {cut} }} }}")

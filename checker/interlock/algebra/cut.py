@@ -65,11 +65,14 @@ def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
     return regions
 
 
+PLACES = ("prefix", "deadline")
+
+
 def _check_place(arguments: dict[str, ast.Argument]) -> None:
     place = arguments.get("place")
-    if place is not None and not (isinstance(place.value, ast.Word) and place.value.text == "prefix"):
-        raise error("IL210", "the forwards of a Replicated region are placed as a `prefix`", place.span, "no other place is supported",
-                    "write `place: prefix`, or leave it out")
+    if place is not None and not (isinstance(place.value, ast.Word) and place.value.text in PLACES):
+        raise error("IL210", "the forwards of a Replicated region are placed as a `prefix`, or by `deadline`", place.span, "no other place is supported",
+                    "write `place: prefix` or `place: deadline`, or leave it out")
 
 
 def _untiled(chain: Chain, layers: Sequence[int], end: int, ref: ast.LayerRef, node: ast.Region) -> InputError:

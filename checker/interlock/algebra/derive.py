@@ -36,6 +36,7 @@ class Derived:
 
 def derive(runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communicator, ...], budget: Budget) -> Derived:
     """Raises IL104, IL205, IL209, IL210, IL212, IL213."""
+    _by_deadline(runs)
     stages, partitions, owners = _stages(runs, chain, setting)
     trained = tuple(replace(l, trainable=True) for l in chain.layers)
     program = Program(setting.ranks, setting.microbatches, trained, stages, assemble([_EMPTY] * setting.ranks), setting.images,
@@ -58,6 +59,9 @@ def derive(runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communi
             owners[stages[0].region] = owner
             program = replace(program, stages=stages)
             columns = _by_skeletons(runs, stages, setting, fp, budget, numbered)
+        if _word(runs[0].regions[0], "place") == "deadline":
+            program, columns = _spread(program, columns, runs, chain, setting, fp, budget, numbered)
+            owners[stages[0].region] = program.stages[0].owner
     else:
         columns = _by_list(runs, stages, setting, fp, budget)
         warnings.append(_ignored(runs))
@@ -96,22 +100,76 @@ def _stages(runs: list[Run], chain: Chain, setting: Setting):
 
 def _least_exposed(runs: list[Run]) -> bool:
     """Whether `owner: balanced` asks for the least exposure: a Replicated region in front of one Sharded run."""
-    if len(runs) != 2 or not runs[0].replicated:
-        return False
-    argument = runs[0].regions[0].arguments.get("owner")
-    return argument is not None and isinstance(argument.value, ast.Word) and argument.value.text == "balanced"
+    return len(runs) == 2 and runs[0].replicated and _word(runs[0].regions[0], "owner") == "balanced"
+
+
+def _word(region: Region, name: str) -> str:
+    argument = region.arguments.get(name)
+    return argument.value.text if argument is not None and isinstance(argument.value, ast.Word) else ""
+
+
+def _by_deadline(runs: list[Run]) -> None:
+    for region in (region for run in runs if run.replicated for region in run.regions if _word(region, "place") == "deadline"):
+        if len(runs) == 2 and runs[0].replicated and _word(region, "gather") != "late":
+            continue
+        raise error("IL210", f"the forwards of `{region.name}` cannot be placed by `deadline`", region.arguments["place"].span,
+                    help="it takes a Replicated region in front of one Sharded skeleton, with its hand-overs inserted: leave out `gather`")
+
+
+def _spread(program: Program, columns: list[np.ndarray], runs: list[Run], chain: Chain, setting: Setting, fp: Footprint, budget: Budget, numbered: dict[str, int]):
+    """The program and columns with the encodes in bubbles; as a prefix where no placement tried ends earlier."""
+    from ..cost import transpose
+    from ..cost.compute import Cyclic
+    from ..cost.simulate import makespan
+    program = replace(program, order=assemble(columns))
+    times = _times(program, chain, setting)
+    try:
+        best = makespan(program, times), program, columns
+        for spread in transpose.spreads(program, times, _least_exposed(runs)):
+            stages = (replace(program.stages[0], owner=spread.owner), *program.stages[1:])
+            moved = columns if spread.owner == program.stages[0].owner else _by_skeletons(runs, stages, setting, fp, budget, numbered)
+            moved = [_moved(part, spread.before, int(a), bodies) for part, a, bodies in zip(moved, program.order.start, _bodies(columns))]
+            tried = replace(program, stages=stages, order=assemble(moved))
+            try:
+                found = makespan(tried, times.on(tried))
+            except Cyclic:
+                continue
+            if found < best[0]:
+                best = found, tried, moved
+    except Cyclic:
+        return program, columns                  # its cycle is the answer
+    return best[1:]
+
+
+def _bodies(columns: list[np.ndarray]) -> list[int]:
+    """The number of encodes each rank begins with."""
+    return [int(np.argmin(np.append((part[0] == Kind.F) & (part[1] == 0), False))) for part in columns]
+
+
+def _moved(part: np.ndarray, before: dict[int, int], start: int, encodes_then: int) -> np.ndarray:
+    """The columns of a rank with each encode just before its row: `before` counts rows of the program, in which this rank had `encodes_then` encodes."""
+    count = _bodies([part])[0]
+    body = np.arange(part.shape[1] - count)
+    places = np.array([before[int(m)] - start - encodes_then for m in part[2, :count]], dtype=np.int64)
+    turn = np.lexsort((np.r_[np.zeros(count), np.ones(len(body))], np.r_[places, body]))
+    return part[:, turn]
+
+
+def _times(program: Program, chain: Chain, setting: Setting):
+    """The durations of the fully trained program; one unit a layer, per image if it has a modality, where a time that is asked for is missing."""
+    from ..cost.durations import NoTimes, durations, machine_of
+    try:
+        return durations(program, chain.times, machine_of(setting))
+    except NoTimes:
+        unit = [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers]
+        return durations(program, [Times(u, None, u, u) for u in unit], machine_of(setting))
 
 
 def _exposed_least(program: Program, region: Region, chain: Chain, setting: Setting) -> tuple[int, ...]:
     """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the search gives up."""
     from ..cost import transpose
     from ..cost.compute import Cyclic
-    from ..cost.durations import NoTimes, durations, machine_of
-    try:
-        times = durations(program, chain.times, machine_of(setting))
-    except NoTimes:
-        unit = [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers]
-        times = durations(program, [Times(u, None, u, u) for u in unit], machine_of(setting))
+    times = _times(program, chain, setting)
     try:
         found = transpose.least_exposed(transpose.encodes(program, times), transpose.deadlines(program, times))
     except Cyclic:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from ..algebra.model import Times
-from ..program.facts import IS_COMPUTE, IS_TRANSFER, Facts
+from ..program.facts import IS_COMPUTE, Facts
 from ..program.ir import Kind, Layer, Program, Size
 from ..rules.communication import Transfers
 

@@ -101,7 +101,7 @@ def union(intervals: np.ndarray) -> np.ndarray:
 def _rank(T: int, work: np.ndarray, talk: np.ndarray) -> Rank:
     length = lambda x: int((x[:, 1] - x[:, 0]).sum())
     K = length(talk)
-    overlap = sum(length(x) for x in (_common(talk, work),))
+    overlap = length(_common(talk, work))
     first, last = (int(work[:, 0].min()), int(work[:, 1].max())) if len(work) else (T, T)
     warmup = residual = cooldown = 0
     at = 0
@@ -161,20 +161,17 @@ def memory_over_time(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
 def period(timeline: Timeline) -> Fraction | None:
     """ns a microbatch in the repeating part: the (max,+) eigenvalue, measured as the growth between microbatches k apart.
 
-    The smallest k for which every stage's F and backward of microbatch m + k come exactly g after those of m, over a stretch of max(2k, 8) microbatches
-    or more that ends no later than the last quarter; then g / k. None where no such stretch exists (few microbatches, or unequal ones).
+    The smallest k for which every stage's F and backward of microbatch m + k end exactly g after those of m, over a stretch of max(2k, 8) microbatches
+    or more; then g / k. None where there is no such stretch (few microbatches, or unequal ones).
     """
     ends = _by_microbatch(timeline)
-    M = ends.shape[1] if ends.size else 0
-    best = None
-    for k in range(1, M // 3 + 1):
+    for k in range(1, ends.shape[1] // 3 + 1):
         growth = ends[:, k:] - ends[:, :-k]
-        same = (growth == growth[:1]).all(axis=0) & np.r_[False, (growth[0, 1:] == growth[0, :-1])] if len(growth) else None
-        run = _longest_run(same)
+        steady = (growth == growth[:1]).all(axis=0) & np.r_[False, growth[0, 1:] == growth[0, :-1]]
+        run = _longest_run(steady)
         if run is not None and run[1] - run[0] >= max(2 * k, 8) - 1:
-            best = Fraction(int(growth[0, run[0]]), k)
-            break
-    return best
+            return Fraction(int(growth[0, run[0]]), k)
+    return None
 
 
 def _longest_run(flags: np.ndarray) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from . import compute
 from .durations import Durations
 from .simulate import compute_rows, reduces, simulate
 
-SEARCH_LIMIT = 20_000                            # tries of the exact search before it gives up
+SEARCH_LIMIT = 200_000                           # tries of the exact search before it gives up
 
 
 @dataclass(frozen=True)
@@ -288,6 +288,72 @@ def _fit(encode: Sequence[int], d: Deadlines, limit: int, tries: list[int]) -> t
             return tuple(owner)
         stack.append([] if state() in failed else options(len(chosen)))
     return None
+
+
+# ---- encodes in any bubble before their deadline ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """owner[m], and before[m]: the row of the owner's rank (in the program asked about) that encode m comes just before; the rank's end for none."""
+
+    owner: tuple[int, ...]
+    before: dict[int, int]
+
+
+def spreads(program: Program, durations: Durations, owners: bool) -> Iterator[Spread]:
+    """Placements of the encodes of a program that has them as a prefix, each within some exposure; the smallest first. `owners`: choose the owner map too.
+
+    Each encode in turn, as the first stage takes them, goes where it ends first without making a row of its rank later than its latest start plus that exposure. The
+    starts of the other rows are those of the run without the encoder, so what comes of it has to be simulated. No placement is claimed to be the best.
+    """
+    facts = Facts(program)
+    found = compute.needs(facts)
+    alone = without(facts, durations)
+    lag = compute.lags(facts, found, alone)
+    end = compute.ends(found, alone.row, lag)
+    T = int(end.max())
+    early, late = end - alone.row, T - compute.tails(found, alone.row, lag)
+    encode, due = encodes(program, durations), deadlines(program, durations)
+    heads = (facts.overlap_head == np.arange(facts.n)) & ~((facts.stage == 0) & (facts.kind != Kind.LOSS))
+    lanes = []
+    for a, b in zip(program.order.start[:-1], program.order.start[1:]):
+        rows = a + np.flatnonzero(heads[a:b])
+        lanes.append((rows.tolist(), early[rows].tolist(), late[rows].tolist(), alone.row[rows].tolist(), int(b)))
+    low, high, tried = 0, exposed_by(program.stages[0].owner, encode, due), []
+    while low <= high:
+        middle = (low + high) // 2
+        spread = _spread(program, encode, due, lanes, middle, owners)
+        if spread is None:
+            low = middle + 1
+        else:
+            tried.append((middle, spread))
+            high = middle - 1
+    yield from (s for _, s in sorted(tried, key=lambda x: x[0]))
+
+
+def _spread(program: Program, encode, due: Deadlines, lanes, limit: int, owners: bool) -> Spread | None:
+    P = program.ranks
+    at, clock = [0] * P, [0] * P                 # the next row of each rank, and when it is free
+    owner, before = list(program.stages[0].owner), {}
+
+    def slot(m: int, r: int) -> tuple[int, int, int]:
+        """(end of the encode, the next row after it, the time before it) on rank r."""
+        rows, early, late, takes, _ = lanes[r]
+        i, now = at[r], clock[r]
+        while i < len(rows) and now + encode[m] > late[i] + limit:
+            now = max(now, early[i]) + takes[i]
+            i += 1
+        return now + encode[m], i, now
+    for m in due.order:
+        gather, deadline = due.gather[m], int(due.feeds[m]) + limit
+        done, r, i = min((done + int(gather[r]), r, i) for r in (range(P) if owners else (owner[m],)) for done, i, _ in (slot(m, r),))
+        if done > deadline:
+            return None
+        owner[m], at[r], clock[r] = r, i, done - int(gather[r])
+        rows, *_, last = lanes[r]
+        before[m] = rows[i] if i < len(rows) else last
+    return Spread(tuple(owner), before)
 
 
 def encodes(program: Program, durations: Durations) -> list[int]:

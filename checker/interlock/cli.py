@@ -140,6 +140,20 @@ def _parser() -> argparse.ArgumentParser:
     lower.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input (default: stdin.sched)")
     _csv_arguments(lower)
     lower.set_defaults(run=_lower)
+
+    run = commands.add_parser("run", help="emulate a schedule: processes, timed waits for compute, real transfers in ordered queues",
+                              description="Lowers a schedule and runs it on this machine, compute replaced by waits of the model's durations; compares with the prediction.")
+    run.add_argument("path", metavar="FILE", help="a .sched file with times in its model; - reads standard input")
+    run.add_argument("--emulate", action="store_true", required=True, help="replace compute by timed waits (the one way there is: training is interlock.runtime's, in your own loop)")
+    run.add_argument("--ranks", metavar="N", type=int, help="the number of processes: that of the schedule")
+    run.add_argument("--schedule", metavar="NAME", help="which schedule of the file (default: the only one)")
+    run.add_argument("--transfers", choices=("early", "inserted"), default="early", help="transfers as early as their queues allow, or where they stand (default: early)")
+    run.add_argument("--scale", metavar="X", type=float, default=1.0, help="durations are multiplied by this (default: 1)")
+    run.add_argument("--payload", metavar="X", type=float, default=1.0, help="bytes sent are multiplied by this; what links take by the model stays (default: 1)")
+    run.add_argument("--timeout", metavar="S", type=float, default=10.0, help="seconds without any progress after which it is stopped (default: 10)")
+    run.add_argument("-o", "--output", metavar="OUT.json", type=Path, help="where to write the measured timeline")
+    run.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input (default: stdin.sched)")
+    run.set_defaults(run=_run)
     return parser
 
 
@@ -341,6 +355,19 @@ def _lower(args) -> int:
     options = backends.Options(args.comm, args.transfers, args.grouped, args.form)
     return command.run(name, _read(path, MOST_BYTES), Options(args.comm, csv=_csv_options(args)), args.to, options, args.schedule, args.output, args.certificate,
                        _write, sys.stderr.write, _terminal(sys.stderr))
+
+
+def _run(args) -> int:
+    from .lower import backends
+    from .pipeline import Options
+    from .runtime import emulation
+    if args.scale <= 0 or args.payload < 0 or args.timeout <= 0:
+        return _usage("--scale and --timeout are above 0, --payload is 0 or more")
+    if args.path != "-" and not os.path.isfile(args.path):
+        return _usage(f"there is no file {args.path}")
+    name = args.stdin_filename if args.path == "-" else args.path
+    asked = emulation.Asked(args.schedule, args.ranks, args.scale, args.payload, args.timeout, backends.Options(transfers=args.transfers))
+    return emulation.run(name, _read(args.path, MOST_BYTES), Options(), asked, args.output, _write, sys.stderr.write, _terminal(sys.stderr))
 
 
 def _misplaced(args) -> str:

@@ -12,7 +12,7 @@ from .plan import Plan
 from .rewrites import Rewrite
 
 GROUP = "interlock.backends"
-BUILT_IN = {"json": "neutral", "torch": "torch", "torch-csv": "torch_csv"}
+BUILT_IN = {"json": "neutral", "torch": "torch", "torch-csv": "torch_csv", "hyperparallel": "hyperparallel"}
 
 
 class NotExpressible(ValueError):

@@ -12,7 +12,7 @@ from ..report.outcome import Unread
 from ..report.style import Paint
 from ..verdict import Checked, Verdict
 from . import backends
-from .lowering import Refused, lower
+from .lowering import Lowered, Refused, Source, lower
 from .plan import certificate_text
 from .sources import sources_of
 
@@ -28,27 +28,10 @@ def run(name: str, data: bytes, check_options, to: str, options: backends.Option
     except Exception as error:                      # a registered back end of somebody else's
         complain(f"interlock: the back end {to!r} cannot be loaded: {type(error).__name__}: {error}\n")
         return 2
-    result, sources = sources_of(name, data, check_options)
-    lookup = {name: result.sources}.get
-    if result.errors:
-        complain(text.render((), lookup, unread=(Unread(name, result.errors),), **terminal))
-        return 2
-    wanted = [s for s in sources if schedule in (None, s.checked.name)]
-    if len(wanted) != 1:
-        names = ", ".join(s.checked.name for s in sources)
-        what = f"{name} has no schedule {schedule!r}" if not wanted else f"{name} has several schedules"
-        complain(f"interlock: {what}: name one with --schedule ({names or 'there is none'})\n")
-        return 2
-    [source] = wanted
-    try:
-        lowered = lower(source, backend, options)
-    except Refused as refused:
-        found = _what_was_found(source.checked, refused)
-        if found is not None:
-            complain(text.render((found,), lookup, **terminal) + "\n")
-        paint = Paint(terminal.get("color", False))
-        complain("\n".join(diagnostics.render(Diagnostic(refused.code, refused.args[0], help=refused.help), None, name, width=terminal.get("width", 100), paint=paint)) + "\n")
-        return refused.exit
+    chosen = prepare(name, data, check_options, backend, options, schedule, complain, terminal)
+    if isinstance(chosen, int):
+        return chosen
+    source, lowered = chosen
     for note in lowered.notes:
         complain(f"note: {note}\n")
     if certificates is not None:
@@ -64,6 +47,31 @@ def run(name: str, data: bytes, check_options, to: str, options: backends.Option
         shown = ", ".join(f"{m} {d[:12]}" for m, d in sorted(lowered.plan.certificates.items()))
         complain(f"wrote {output}: {source.checked.name} for {to}, checked again (certificate {shown})\n")
     return 0
+
+
+def prepare(name: str, data: bytes, check_options, backend, options: backends.Options, schedule: str | None, complain: Callable[[str], None], terminal: dict) -> tuple[Source, Lowered] | int:
+    """One schedule of a file, checked and lowered, or the exit code of what was complained about."""
+    result, sources = sources_of(name, data, check_options)
+    lookup = {name: result.sources}.get
+    if result.errors:
+        complain(text.render((), lookup, unread=(Unread(name, result.errors),), **terminal))
+        return 2
+    wanted = [s for s in sources if schedule in (None, s.checked.name)]
+    if len(wanted) != 1:
+        names = ", ".join(s.checked.name for s in sources)
+        what = f"{name} has no schedule {schedule!r}" if not wanted else f"{name} has several schedules"
+        complain(f"interlock: {what}: name one with --schedule ({names or 'there is none'})\n")
+        return 2
+    [source] = wanted
+    try:
+        return source, lower(source, backend, options)
+    except Refused as refused:
+        found = _what_was_found(source.checked, refused)
+        if found is not None:
+            complain(text.render((found,), lookup, **terminal) + "\n")
+        paint = Paint(terminal.get("color", False))
+        complain("\n".join(diagnostics.render(Diagnostic(refused.code, refused.args[0], help=refused.help), None, name, width=terminal.get("width", 100), paint=paint)) + "\n")
+        return refused.exit
 
 
 def _what_was_found(checked: Checked, refused: Refused) -> Checked | None:

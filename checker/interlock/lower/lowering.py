@@ -17,12 +17,16 @@ from .plan import Plan, certificate_text, digest, same
 
 @dataclass(frozen=True)
 class Source:
-    """A schedule and what the check said of it. trained, comm_of: as in algebra.elaborate.Elaborated; None, () for a written order. limits: what it requires."""
+    """A schedule and what the check said of it. trained, comm_of: as in algebra.elaborate.Elaborated; None, () for a written order. limits: what it requires.
+
+    schedule: the elaborated schedule, None for a CSV.
+    """
 
     checked: Checked
     trained: Program | None = None
     comm_of: Sequence[int] = ()
     limits: Limits = Limits()
+    schedule: object = None
 
 
 class Refused(Exception):

@@ -50,11 +50,15 @@ def _heads(before: Program, after: Program, may: tuple[str, ...] = ()) -> str:
 
 
 def _table(program: Program):
-    """(stage, mb) -> the footprint's answers (back, cross, wwork) there."""
-    facts = Facts(program)
-    fp = facts.footprint
-    of = fp.of.tolist()
-    return lambda s, m: (bool(fp.back[of[m], s]), bool(fp.cross[of[m], s]), bool(fp.wwork[of[m], s]))
+    """(stage, mb) -> the footprint's answers (back, cross, wwork) there; outside of the program none of them holds."""
+    fp = Facts(program).footprint
+    of, stages = fp.of.tolist(), len(program.stages)
+
+    def answers(s: int, m: int) -> tuple[bool, bool, bool]:
+        if not (0 <= s < stages and 0 <= m < len(of)):
+            return False, False, False
+        return bool(fp.back[of[m], s]), bool(fp.cross[of[m], s]), bool(fp.wwork[of[m], s])
+    return answers
 
 
 # ---- the trainer's operations, and waits for sends -----------------------------------------------------------------------
@@ -254,11 +258,12 @@ def whole_insertion(program: Program, trained: Program | None = None) -> Program
 
 def _check_insertion(before: Program, after: Program) -> str:
     """The rest stands as it stood; the rules judge what was put in."""
-    put_in = (*_WAITS, *TRANSFER, Kind.REDUCE, Kind.REDUCE_TIE)
+    old, new = [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)]
     if not before.inserted:
-        return "" if before is after else _differs([unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)], before)
-    left = [[row for row in unlaunched(rank) if row.kind not in put_in] for rank in rows_of(after)]
-    return _heads(before, after, ("transfers", "reductions")) or _differs([unlaunched(r) for r in rows_of(before)], left, before)
+        return _heads(before, after) or _differs(old, new, before)
+    put_in = (*_WAITS, *TRANSFER, *((Kind.REDUCE, Kind.REDUCE_TIE, Kind.STEP) if before.reductions_inserted else ()))
+    old, new = ([[row for row in rank if row.kind not in put_in] for rank in ranks] for ranks in (old, new))
+    return _heads(before, after, ("transfers", "reductions")) or _differs(old, new, before)
 
 
 WHOLE_INSERTION = Rewrite("whole_insertion", whole_insertion, _check_insertion)

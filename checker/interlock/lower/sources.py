@@ -27,5 +27,5 @@ def sources_of(path: str, data: bytes, options: Options) -> tuple[FileResult, li
         if schedule is None:
             return Source(checked)
         asked = requirements(schedule)
-        return Source(checked, schedule.trained, schedule.comm_of, Limits(asked.peak, asked.in_flight))
+        return Source(checked, schedule.trained, schedule.comm_of, Limits(asked.peak, asked.in_flight), schedule)
     return result, [source(c) for c in result.checked]

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -57,8 +58,10 @@ class Runner:
         if self.world is None:
             raise RunError("IL849", f"the process of global rank {dist.get_rank()} is in none of the pipelines {self.pipelines}")
         self.rank = self.world.index(dist.get_rank())
+        if str(device).startswith("npu"):
+            import_module("torch_npu")                           # makes the device known, and HCCL
         self.device = torch.device(device)
-        self.host_waits = "gloo" in dist.get_backend()
+        self.host_waits = self.device.type == "cpu"
         self.broken = False
         name = f"interlock/{min(self.world)}/{next(_NUMBER)}"
         self._describe_from: list[str] = []
@@ -236,7 +239,9 @@ class Runner:
         match do:
             case "F": self._forward(a)
             case "B" | "I": self._backward(a)
-            case "W": self.stages[a["stage"]].backward_weight(a)
+            case "W":
+                if a["back"]:                                    # else a placeholder
+                    self.stages[a["stage"]].backward_weight(a)
             case "LOSS": self._loss(a)
             case "WAIT_F" | "WAIT_B": self.wire.end_send(f"SEND_{do[-1]}", a["stage"], a["mb"])
             case "REDUCE":

@@ -1,0 +1,81 @@
+"""Plans for the tests, and processes that run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from interlock.lower import backends
+from interlock.lower.lowering import lower
+from interlock.lower.sources import sources_of
+from interlock.pipeline import Options
+
+HERE = Path(__file__).parent
+TEXT = ("layers vit[2] { modality vision } layer proj { modality vision } layer embed { } layers llm[5] { } layer head { }")
+WHOLE = "all = vit, proj, embed, llm, head : "
+
+
+def schedule(skeleton: str, ranks: int, microbatches: int, frozen=(), text_only=(), tied=False) -> str:
+    """`skeleton`: one for the whole model, or `transpose` for the encoder in front of 1f1b."""
+    if skeleton.startswith("transpose"):
+        cut = f"encoder = vit, proj : {skeleton}  backbone = embed, llm, head : 1f1b"
+    else:
+        cut = WHOLE + skeleton
+    vision = [m for m in range(microbatches) if m not in text_only]
+    lines = [f"ranks {ranks}", f"microbatches {microbatches}", f"model {{ {TEXT} }}", f"cut {{ {cut} }}"]
+    if text_only:
+        lines.append(f"modality vision in microbatches {', '.join(map(str, vision))}")
+    if frozen:
+        lines.append("freeze " + ", ".join(frozen))
+    if tied:
+        lines.append("tie words = embed, head")
+    return "schedule s {\n" + "\n".join(lines) + "\n}\n"
+
+
+def lowered(text: str, to: str = "torch", name: str = "s.sched", csv=None, **options):
+    result, sources = sources_of(name, text.encode(), Options(csv=csv))
+    assert not result.errors, result.errors
+    [source] = sources
+    return lower(source, backends.find(to), backends.Options(**options))
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{HERE.parents[1] / 'checker'}:{HERE}", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+
+
+def start(script: Path, ranks: int, *args, folder: Path) -> list[subprocess.Popen]:
+    """A process a rank, with a store of their own: `script RANK RANKS STORE args..`."""
+    store = folder / f"store-{time.monotonic_ns()}"
+    return [subprocess.Popen([sys.executable, script, str(r), str(ranks), store, *(str(a).format(rank=r) for a in args)], env=environment(), cwd=folder,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in range(ranks)]
+
+
+def finish(processes: list[subprocess.Popen], seconds: float) -> list[tuple[int, str]]:
+    """(exit code, output) of each; kills what has not ended in time."""
+    deadline = time.monotonic() + seconds
+    out = []
+    for p in processes:
+        try:
+            text, _ = p.communicate(timeout=max(deadline - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            for q in processes:
+                q.kill()
+            text, _ = p.communicate()
+            text += "\n(did not end in time)"
+        out.append((p.returncode, text))
+    return out
+
+
+def train(jobs: list[dict], ranks: int, folder: Path, seconds: float) -> list[list[dict]]:
+    """For each job what every rank says."""
+    path = folder / "jobs.json"
+    path.write_text(json.dumps(jobs))
+    ended = finish(start(HERE / "worker.py", ranks, path, folder / "out-{rank}.json", folder=folder), seconds)
+    results = [json.loads((folder / f"out-{r}.json").read_text()) if (folder / f"out-{r}.json").exists() else [] for r in range(ranks)]
+    for r, (code, text) in enumerate(ended):
+        assert code == 0 and len(results[r]) == len(jobs), f"rank {r} ended with {code} after {len(results[r])} of {len(jobs)} jobs:\n{text}\n{results[r][-1:]}"
+    return [list(of_ranks) for of_ranks in zip(*results)]

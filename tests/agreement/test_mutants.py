@@ -73,5 +73,5 @@ def test_the_judges_agree_on_mutants_of_every_standard_skeleton(pytestconfig):
     assert counts["mutants"] == total
     assert all(counts["of", s] >= total // len(SHARDED) for s in SHARDED)
     assert {s for s in SORTS if counts[s] and counts["caught " + s]} == SORTS
-    assert counts["caught drop"] > 0.9 * counts["drop"]        # a dropped wait or step may do no harm
+    assert counts["caught drop"] > 0.8 * counts["drop"]        # a dropped wait or step may do no harm
     assert counts["caught twice"] > 0.8 * counts["twice"]

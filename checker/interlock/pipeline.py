@@ -102,6 +102,7 @@ def check_csv(path: str, source: Source, options: Options) -> tuple[Checked, Pro
     limit(program, Span(source.base))
     models = tuple(dict.fromkeys([*options.models, *models_of(options.targets)])) or (DEFAULT_MODEL,)
     answers = check_program(program, models, engine=options.engine)
+    answers = tuple(_unless(a, (), nothing_listed(program)) for a in answers)
     answers += check_targets(program, options.targets, answers, _context(options))
     return Checked(path, PurePath(path).stem, answers, at=source.base, seconds=time.perf_counter() - began), program
 
@@ -151,7 +152,7 @@ def check_schedule(path: str, schedule, library, options: Options) -> Checked:
     if schedule.freezing:
         answers = _for_any_freezing(schedule, answers, models, limits, options)
     answers = _growth(schedule, library, asked.bounded_stash, answers)
-    answers = tuple(_unless(a, asked.undecided, empty_assumption(schedule)) for a in answers)
+    answers = tuple(_unless(a, asked.undecided, empty_assumption(schedule) or nothing_listed(schedule.program)) for a in answers)
     answers, figures = apply(schedule, answers, asked.costs)
     open_ = "`for any freezing` is not decided for targets: freeze what is frozen, and check that" if schedule.freezing else ""
     answers += check_targets(schedule.program, targets, answers, _context(options), open_)
@@ -170,6 +171,11 @@ def models_asked(schedule, options: Options) -> tuple[str, ...]:
 def _context(options: Options):
     from .targets import Context
     return Context(options.csv.placement if options.csv is not None else None)
+
+
+def nothing_listed(program: Program) -> str:
+    """Why a program without operations is vacuous: there is nothing that could be right or wrong."""
+    return "" if len(program.order) else "no rank lists an operation: there is nothing to check"
 
 
 def _unless(answer: Answer, undecided: Sequence[str], vacuous: str) -> Answer:

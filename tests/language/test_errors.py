@@ -6,6 +6,7 @@ import pytest
 from language.support import FILES, HEAD, diagnostics, errors
 
 from interlock.language.parse import header_expectations
+from interlock.language.recovery import MOST_ERRORS
 
 GOLDEN = [
     ("schedule", [("IL101", 1, 9, "expected a name for the schedule after `schedule`")]),
@@ -43,6 +44,10 @@ GOLDEN = [
         ("IL101", 7, 5, "a group is one launch of transfers"), ("IL101", 8, 7, "`min` takes two arguments or more"),
         ("IL101", 10, 11, "expected a comparison, such as `peak <= 60GiB`")]),
     ("schedule a {\n  ranks 2;\n  microbatches 4\n}\n}", [("IL101", 2, 10, "`;` is not part of the language"), ("IL101", 5, 1, "`}` closes nothing")]),
+    ("schedule a {\n  ranks 2\n  microbatches 4\n}\n} }\n}\nskedule", [("IL101", 5, 1, "`}` closes nothing, and so do the 2 after it"), ("IL101", 7, 1, "unknown word `skedule`"),
+        ("IL101", 7, 8, "expected a name for the schedule after `schedule`")]),
+    ("}" * 100_000, [("IL101", 1, 1, "`}` closes nothing, and so do the 99,999 after it")]),
+    ("}\n}", [("IL101", 1, 1, "`}` closes nothing, and so does the one after it")]),
     ("schedule é { ranks 1 microbatches 1 }", [("IL101", 1, 10, "`é` is not part of the language")]),
     ('{"json": 1}', [("IL101", 1, 1, "`{` is no statement of the file")]),
     ("0,FORWARD,0\n", [("IL101", 1, 1, "`0` is no statement of the file")]),
@@ -108,3 +113,8 @@ def test_header_expectations(text, expected):
     assert [(e.verdict, [str(c) for c in e.codes], [str(m) for m in e.models]) for e in found] == expected
     for e in found:
         assert text[e.span.at - 1000:][:8].startswith("#") and all(text[c.span.at - 1000:][:5] == c.text for c in e.codes)
+
+
+def test_the_last_of_the_errors_shown_says_that_there_may_be_more():
+    found, _ = diagnostics(HEAD + "  order transfers written {\n    rank 0: " + "x " * 40 + "\n  }\n}")
+    assert len(found) == MOST_ERRORS and "what may follow is not shown" in found[-1].help and "shown" not in found[-2].help

@@ -33,7 +33,10 @@ def parse(source: Source) -> ast.File:
         if not syntax:
             found += islice(check.check(file), MOST_ERRORS)
         if found:
-            raise InputError(*sorted(found, key=lambda d: d.labels[0].span.at)[:MOST_ERRORS])
+            found = sorted(found, key=lambda d: d.labels[0].span.at)[:MOST_ERRORS]
+            if len(found) == MOST_ERRORS:
+                found[-1] = replace(found[-1], help=f"{found[-1].help}; repair these {MOST_ERRORS} first: what may follow is not shown")
+            raise InputError(*found)
     except InputError as e:
         raise InputError(*(replace(d, rule=f"R-SYN-{d.code[-1]}") for d in e.diagnostics)) from None
     return file

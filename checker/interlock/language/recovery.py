@@ -191,6 +191,10 @@ class Run:
         if "OPS" in accepts:
             return self._recover_operation(at, trouble)
         message, help = wording.explain(trouble)
+        if block == "file" and complete and found == "}" and (run := re.compile(r"\}(?:\s*\})+").match(self.text, at)):
+            more = run.group().count("}") - 1
+            self._report(self._span(at, found), f"{message}, and so {f'do the {more:,}' if more > 1 else 'does the one'} after it", "", help)
+            return self._resume(run.end())
         self._report(self._place(at, found, complete), message, "", help)
 
         header = "" if complete else wording.header(block, first)

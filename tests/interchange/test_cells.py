@@ -107,7 +107,7 @@ parts = st.sampled_from(["0", "1", "7", "12", "00", "F", "B", "I", "W", "SEND_F"
                          "_", "x", "-", "é", "٣", "日", '"'])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.one_of(st.lists(parts, max_size=9).map("".join), st.sampled_from(GOOD)), max_size=8), st.sampled_from(["", "\n", "\r\n"]))
 @example(["(0F0", "0B0)OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B"], "\n")
 @example(["0F0" + " " * 200, " " * 200 + "0B0", " " * 300], "\r\n")
@@ -122,7 +122,7 @@ def test_scanner_and_expression_agree(row, end):
         assert want == ((PAIR, *next(halves)) if kind == PAIR else int(kind) if kind in (BAD, EMPTY) else (kind, stage, mb))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(parts, max_size=9).map("".join))
 def test_every_wrong_cell_has_an_explanation(cell):
     if expected(cell) == BAD:

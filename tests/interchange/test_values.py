@@ -29,7 +29,7 @@ def depth(data) -> int:
     return 1 + max(map(depth, data.values() if isinstance(data, dict) else data), default=0) if isinstance(data, dict | list) else 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(DATA.filter(lambda d: depth(d) < 8), st.booleans())
 def test_what_json_writes_is_read_with_its_places(data, ascii):
     text = json.dumps(data, ensure_ascii=ascii)
@@ -40,7 +40,7 @@ def test_what_json_writes_is_read_with_its_places(data, ascii):
         assert [json.loads(text[v.span.at - 7:][:v.span.width]) for v in value.data] == data
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("[]{}()\",:01-.ab \\'\n", max_size=20))
 def test_any_text_is_read_or_refused(text):
     for words in (False, True):

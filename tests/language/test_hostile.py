@@ -110,7 +110,7 @@ def broken(text: str, seed: int) -> str:
     return " ".join(words)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.sampled_from(FILES), st.integers(0, 2**32))
 def test_broken_files(path, seed):
     text = broken(path.read_text(), seed)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 SUFFIXES = (".sched", ".csv")
 CONFIGURATION = ("pyproject.toml", "interlock.toml")
-USE = re.compile(r'^\s*use\s+"([^"\n]+)"', re.M)
+COMMENT = re.compile(r'("[^"\n]*")|#[^\n]*')
+USE = re.compile(r'\b(?:use|model)\s*"([^"\n]+)"')        # both as in checker/interlock/commands/watch.py
 LONGEST = 20_000                 # characters of names that go on a command line; Windows takes 32,767
 
 
@@ -37,10 +38,10 @@ def base() -> str:
 
 
 def changed(since: str) -> list[str] | None:
-    """Files that differ from a commit and are still there; None if git cannot say."""
+    """Files that differ from a commit, those that are gone included; None if git cannot say."""
     if git("cat-file", "-e", f"{since}^{{commit}}") is None:
         git("fetch", "--no-tags", "--depth=1", "origin", since)
-    names = ["--name-only", "-z", "--no-renames", "--diff-filter=d", "--relative"]
+    names = ["--name-only", "-z", "--no-renames", "--relative"]
     out = git("diff", *names, f"{since}...HEAD") or git("diff", *names, since, "HEAD")
     return None if out is None else [name for name in out.split("\0") if name]
 
@@ -51,14 +52,14 @@ def below(name: str, src: list[str]) -> bool:
 
 
 def users(names: set[str]) -> set[str]:
-    """Files with schedules, tracked by git, that use one of these, or use one that does."""
+    """These, and the files with schedules, tracked by git, that use one of them or have it for a profile, or use one that does."""
     uses = {}
     for name in (git("ls-files", "-z", "*.sched") or "").split("\0"):
         try:
             text = Path(name).read_text(encoding="utf-8", errors="replace") if name else ""
         except OSError:
             continue
-        uses[os.path.normpath(name)] = {os.path.normpath(os.path.join(os.path.dirname(name), used)) for used in USE.findall(text)}
+        uses[os.path.normpath(name)] = {os.path.normpath(os.path.join(os.path.dirname(name), used)) for used in USE.findall(COMMENT.sub(r"\1", text))}
     found = {os.path.normpath(n) for n in names}
     while more := {name for name, used in uses.items() if used & found} - found:
         found |= more
@@ -75,7 +76,7 @@ def files(src: list[str]) -> tuple[list[str], str]:
         return src, f"what changed since {since or 'an unknown commit'} cannot be told: everything is checked"
     if any(os.path.basename(n) in CONFIGURATION for n in names):
         return src, "the configuration may have changed: everything is checked"
-    mine = sorted(n for n in users({n for n in names if n.endswith(SUFFIXES)}) if below(n, src) and os.path.isfile(n))
+    mine = sorted(n for n in users(set(names)) if n.endswith(SUFFIXES) and below(n, src) and os.path.isfile(n))
     if sum(map(len, mine)) > LONGEST:
         return src, f"{len(mine)} files changed: everything is checked"
     return mine, "" if mine else "no schedule changed"

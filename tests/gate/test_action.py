@@ -178,6 +178,20 @@ def test_what_uses_a_changed_file_is_checked(go, repository):
     assert ran.code == 2 and "file=s/user.sched" in ran.out and "other.sched" not in ran.out
 
 
+def test_what_has_a_changed_profile_is_checked(go, repository):
+    profile = 'format = "interlock.profile/1"\n[[layer]]\nname = "llm"\ncount = 4\nforward = 5\n'
+    base = commit(repository, {"p.toml": profile, "s/user.sched": GOOD.replace("model { layers llm[4] { } }", 'model "../p.toml"'), "other.sched": BAD})
+    changed = commit(repository, {"p.toml": profile.replace("llm", "vit")})
+    ran = go({"before": base}, changed_only="true")
+    assert ran.code == 2 and "file=s/user.sched" in ran.out and "1 file: 1 not readable" in ran.out
+    commit(repository, {"p.toml": profile})
+    assert "1 file: 1 valid" in go({"before": changed}, changed_only="true").out
+    git(repository, "rm", "-q", "p.toml")
+    commit(repository, {})
+    ran = go({"before": changed}, changed_only="true")
+    assert ran.code == 2 and "cannot read the profile" in ran.out and "other.sched" not in ran.out
+
+
 def test_the_excluded_stay_out(go, repository):
     base = commit(repository, {"good.sched": GOOD, "interlock.toml": 'exclude = ["broken"]\n'})
     commit(repository, {"broken/b.sched": BAD})

@@ -66,6 +66,22 @@ def test_a_file_that_is_used(run, look):
     assert [last(out) for out, _ in rounds] == ["2 files: 2 valid", "2 files: 2 valid", "2 files: 1 valid, 1 not readable", "2 files: 2 valid"]
 
 
+def test_a_profile(run, look):
+    """Changed, torn, gone, and there again; also where the path stands behind a comment."""
+    profile = 'format = "interlock.profile/1"\n[[layer]]\nname = "llm"\ncount = 4\nforward = 5\nbackward = 5\nweights = 2048\nactivation = 1\nuntil_weight = 1\noutput = 1\n'
+    text = GOOD.replace("model { layers llm[4] { } }", 'model  # as measured\n    "lib/p.toml"\n  memory { capacity 1MiB }')
+    run({"a.sched": text, "b.sched": GOOD, "lib/p.toml": profile})
+    _, rounds, _ = look(["a.sched", "b.sched"], {"lib/p.toml": profile.replace("2048", "2097152")}, {"lib/p.toml": profile[:-3]}, {"lib/p.toml": profile})
+    assert [checked for _, checked in rounds] == [["a.sched", "b.sched"], ["a.sched"], ["a.sched"], ["a.sched"]]
+    assert [last(out) for out, _ in rounds] == ["2 files: 2 valid", "2 files: 1 valid, 1 invalid", "2 files: 1 valid, 1 not readable", "2 files: 2 valid"]
+
+
+def test_a_profile_that_is_not_there_yet(run, look):
+    run({"a.sched": GOOD.replace("model { layers llm[4] { } }", 'model "p.toml"')})
+    _, rounds, _ = look(["a.sched"], {"p.toml": 'format = "interlock.profile/1"\n[[layer]]\nname = "llm"\ncount = 4\nforward = 5\n'})
+    assert [last(out) for out, _ in rounds] == ["1 file: 1 not readable", "1 file: 1 valid"]
+
+
 def test_a_used_file_that_is_not_there_yet(run, look):
     run({"a.sched": 'use "mine.sched"\n' + GOOD.replace("1f1b", "mine")})
     _, rounds, _ = look(["a.sched"], {"mine.sched": SKELETON.replace("skeleton gpipe", "skeleton mine")})

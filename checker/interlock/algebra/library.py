@@ -1,4 +1,4 @@
-"""The skeletons a file may name: its own, those of the files it uses, and the standard ones in spec/std."""
+"""What a file may name beyond itself: skeletons of its own, of the files it uses and of spec/std, and profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from ..language import ast
 from ..language.diagnostics import Diagnostic, InputError, Label, error
 from ..language.parse import LARGEST_FILE, parse
 from ..language.source import Sources
+from ..profile import read as profiles
+from ..profile.data import Profile
 from .names import list_of, nearest
+
+STDIN = "stdin.sched"                            # the name of standard input where the command line gives none
 
 
 class Library:
@@ -22,9 +26,10 @@ class Library:
         self._sources = sources
         self._known: dict[str, ast.Skeleton] = {}
         self._standard: dict[str, ast.Skeleton] = {}
+        self._profiles: dict[str, Profile] = {}
         source = sources.of(file.span.at)
-        name = source.name if source else ""
-        self._collect(file, name, [_identity(name)], set())
+        self._name = source.name if source else ""
+        self._collect(file, self._name, [_identity(self._name)], set())
 
     def find(self, name: ast.Word) -> ast.Skeleton:
         """The skeleton called `name`. Raises IL203."""
@@ -39,6 +44,21 @@ class Library:
 
     def names(self) -> list[str]:
         return sorted({*self._known, *standard_names()})
+
+    def profile(self, model: ast.Model) -> Profile:
+        """The profile that `model "PATH"` names, from the folder of the file. Raises IL107 where it cannot be read, and what its reader raises."""
+        shown = model.profile if len(model.profile) <= 80 else model.profile[:77] + "..."
+        if self._name == STDIN and not os.path.exists(STDIN):
+            raise error("IL107", f"standard input lies in no folder that `{shown}` could be taken from", model.span,
+                        help="say which file it is: `--stdin-filename schedules/vlm.sched`")
+        path = os.path.normpath(os.path.join(os.path.dirname(self._name), model.profile))
+        if path not in self._profiles:
+            text, reason = _text(path, profiles.MOST_BYTES)
+            if reason:
+                raise error("IL107", f"cannot read the profile `{shown}`: {reason}", model.span,
+                            help="the path is taken from the folder of the schedule; `interlock profile MODULE` writes a profile")
+            self._profiles[path] = profiles.read(self._sources.add(path, text))
+        return self._profiles[path]
 
     def _read_standard(self, name: str) -> ast.Skeleton:
         path = f"spec/std/{name}.sched"
@@ -65,18 +85,7 @@ class Library:
             self._collect(self._read(path, use), path, chain + [identity], seen)
 
     def _read(self, path: str, use: ast.Use) -> ast.File:
-        reason, data = "", b""
-        try:
-            if os.path.exists(path) and not os.path.isfile(path):
-                reason = "it is no file"                     # a device or a pipe may have no end
-            else:
-                with open(path, "rb") as f:
-                    data = f.read(LARGEST_FILE + 1)
-            text = data.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as e:
-            reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        if len(data) > LARGEST_FILE:
-            reason = f"it is larger than {LARGEST_FILE >> 20} MiB"
+        text, reason = _text(path, LARGEST_FILE)
         if reason:
             shown = use.path if len(use.path) <= 80 else use.path[:77] + "..."
             raise error("IL203", f"cannot read `{shown}`: {reason}", use.span, help="the path is taken from the folder of the file that uses it")
@@ -91,6 +100,22 @@ class Library:
 
 def standard_names() -> list[str]:
     return sorted(p.stem for p in (resources.folder() / "spec" / "std").glob("*.sched"))
+
+
+def _text(path: str, limit: int) -> tuple[str, str]:
+    """The text of a file, and why it cannot be read, "" if it can."""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            return "", "it is no file"                   # a device or a pipe may have no end
+        with open(path, "rb") as f:
+            data = f.read(limit + 1)
+        if len(data) > limit:
+            return "", f"it is larger than {limit >> 20} MiB"
+        return data.decode("utf-8-sig"), ""
+    except (OSError, UnicodeDecodeError) as e:
+        return "", e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+    except ValueError as e:                              # a NUL in the name
+        return "", str(e)
 
 
 def _identity(path: str) -> str:

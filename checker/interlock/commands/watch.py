@@ -15,7 +15,8 @@ from .common import files, usage, write
 from .parallel import Failed
 
 EVERY = 0.5                                              # seconds between two looks
-_USE = re.compile(r'^\s*use\s+"([^"\n]+)"', re.M)
+_COMMENT = re.compile(r'("[^"\n]*")|#[^\n]*')
+_USE = re.compile(r'\b(?:use|model)\s*"([^"\n]+)"')
 Stamp = tuple[int, int, int] | None
 
 
@@ -117,7 +118,7 @@ def _used(path: str, result) -> list[str]:
     out = []
     for source in result.sources:
         if not source.name.startswith("spec/std/"):
-            out += [source.name, *(os.path.normpath(os.path.join(os.path.dirname(source.name), use)) for use in _USE.findall(source.text))]
+            out += [source.name, *(os.path.normpath(os.path.join(os.path.dirname(source.name), use)) for use in _USE.findall(_COMMENT.sub(r"\1", source.text)))]
     return list(dict.fromkeys(p for p in out if p != path))
 
 

@@ -13,7 +13,9 @@ import pytest
 from interlock.check import check_program
 from interlock.engine import smt
 from interlock.invariance import check_invariance
+from interlock.kernel import verify
 from interlock.language.diagnostics import InputError
+from interlock.pipeline import Options, check_file
 from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind, Memory, Program, Size
@@ -190,3 +192,77 @@ def test_freezing_in_the_text_is_restriction():
             source = text(names, ranks_of(names))
             one = judging.schedule(source[:-1] + (f"freeze {frozen} }}" if frozen else "}"))
             assert one.program.plain() == restrict(program, layers).plain()
+
+
+# ---- written transfers ----------------------------------------------------------------------------
+
+LATE = """schedule late {{ ranks 2  microbatches 4  {images} communicator seam = ranks 0..1
+  model {{ layer vit {{ modality vision  weights 3MiB  activation 2MiB  output 1MiB }} layers llm[2] {{ weights 5MiB  activation 4MiB  output 1MiB }} }}
+  cut {{ encoder = vit : transpose(gather: late{how})  backbone = llm : 1f1b }}
+  {more}
+  for any freezing of vit, llm }}"""
+ONE = ", gather_on: seam, scatter_on: seam"
+
+
+def checked(models=MODELS, engine="graph", how="", images="", more=""):
+    result = check_file("late.sched", LATE.format(how=how, images=images, more=more).encode(), Options(models=models, engine=engine))
+    assert not result.errors, result.errors
+    return {a.model: a for a in result.checked[0].answers}
+
+
+@pytest.mark.parametrize("engine", ["graph", "smt", "both"])
+def test_late_gathers(engine):
+    answers = checked(MODELS[:4], engine, more="freeze vit")
+    for model, answer in answers.items():
+        assert answer.verdict is Verdict.VALID and "IL607" in {f.code for f in answer.findings}
+        claims = [c for d in answer.certificates for c in d["claims"]]
+        assert [(c["claim"], c["model"]) for c in claims] == [("valid", model), ("valid", model), ("invariant", model)]
+        assert all(j.accepted for d in answer.certificates for j in verify(d))
+
+
+def test_a_frozen_encoder_that_must_stay_frozen():
+    """On one communicator: valid as declared, and a deadlock under `pair` and `rank` with nothing frozen, which is replayed."""
+    answers = checked(MODELS, how=ONE + ", post: early", more="freeze vit")
+    assert answers["edge"].verdict is Verdict.VALID
+    answers = checked(MODELS[:4], how=ONE, more="freeze vit")
+    assert [answers[m].verdict for m in MODELS[:4]] == [Verdict.VALID] * 2 + [Verdict.INVALID] * 2
+    for model in ("pair", "rank"):
+        answer = answers[model]
+        assert [f.code for f in answer.errors] == ["IL606", "IL402"] and "of vit, llm (2 layers): with none of them frozen" in answer.errors[0].message
+        assert answer.replay is not None and not answer.replay.finished
+        assert all(j.accepted for d in answer.certificates for j in verify(d))
+    bare = checked(MODELS[:4], how=ONE)                      # declared as it is trained: the deadlock says all
+    assert [f.code for f in bare["pair"].errors] == ["IL402"]
+
+
+def test_late_gathers_with_bytes():
+    """The most that a rank holds is with nothing frozen: one byte less than that does not serve every freezing."""
+    peaks = lambda answer: [c["peaks"] for d in answer.certificates for c in d["claims"] if c["claim"] == "peak"]
+    fits = checked(("pair",), more="freeze vit  memory { capacity 1GiB }", images="images [1, 0, 2, 1]")["pair"]
+    assert next(f.message for f in fits.findings if f.code == "IL607").endswith("all 2^3 choices in one query, memory included")
+    declared, trained = peaks(fits)
+    assert all(a <= b for a, b in zip(declared, trained)) and declared != trained
+    over = checked(("pair",), more=f"freeze vit  memory {{ capacity {max(trained) - 1}B }}", images="images [1, 0, 2, 1]")["pair"]
+    assert [f.code for f in over.errors] == ["IL606", "IL501"]
+
+
+def test_a_text_only_batch():
+    """No microbatch visits the encoder: its freezing changes what is reduced, and nothing else."""
+    answer = checked(("rank",), images="images [0, 0, 0, 0]")["rank"]
+    assert answer.verdict is Verdict.VALID
+
+
+ORDER = """schedule s { ranks 2 microbatches 1 place { rank 0: 0 rank 1: 1 } FROZEN
+  order transfers written reductions inserted { rank 0: 0F0 0SEND_F0 0RECV_B0 0B0  rank 1: 1RECV_F0 1F0 1B0 1SEND_B0 }
+  model { layers a[1] { } layers b[1] { } } for any freezing of a, b }"""
+
+
+def test_written_orders():
+    """What is listed is the fully trained program: it is not to be declared frozen."""
+    for model in MODELS:
+        [answer] = check_file("s.sched", ORDER.replace("FROZEN", "").encode(), Options(models=(model,))).checked[0].answers
+        assert answer.verdict is Verdict.VALID and "IL607" in {f.code for f in answer.findings}
+    [answer] = check_file("s.sched", ORDER.replace("FROZEN", "freeze a").encode()).checked[0].answers
+    assert {f.code for f in answer.errors} == {"IL602"}
+    [answer] = check_file("s.sched", ORDER.replace("FROZEN", "").replace("order ", "fragment order ").encode()).checked[0].answers
+    assert answer.verdict is Verdict.UNKNOWN and "fragment" in answer.reason

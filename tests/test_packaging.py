@@ -38,7 +38,7 @@ def installed(wheel, tmp_path_factory) -> Path:
 @pytest.fixture
 def elsewhere(tmp_path) -> Path:
     for path in (ROOT / "examples").iterdir():
-        if path.suffix in (".sched", ".csv"):
+        if path.suffix in (".sched", ".csv", ".toml"):
             (tmp_path / path.name).write_bytes(path.read_bytes())
     return tmp_path
 

@@ -24,8 +24,8 @@ CHECKER = Path(__file__).parents[1] / "checker"
 SECTIONS = explain.sections()
 WITHOUT_EXAMPLES = {
     "IL111", "IL112", "IL113", "IL214", "IL215",        # given by `interlock import` only: tests/interchange/test_spec.py runs their examples
+    "IL114", "IL115", "IL116", "IL117",                 # of a profile, in a file of its own: tests/profile/test_spec.py
     "IL841", "IL842", "IL843", "IL844", "IL845", "IL846", "IL847", "IL848", "IL849",    # lowering and the runtime: tests/lower/test_spec.py, tests/runtime
-    "IL606",        # guards against a mistake in Interlock: no derived program reaches it
     "IL901",        # an `unknown` verdict, which comes with a reason and no finding
     "IL902",        # an internal error: judges that disagree
     "IL903",        # an `unknown` verdict, like IL901

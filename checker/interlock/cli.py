@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
     show = commands.add_parser("show", help="draw a schedule: who does what when, and what it holds",
                                description="Draws a schedule: compute and transfers of every rank over time, memory below, the critical path; of a deadlock what ran and who waits for whom.")
-    show.add_argument("path", metavar="FILE", help="a .sched file or a PyTorch CSV; - reads standard input")
+    show.add_argument("path", metavar="FILE", help="a .sched file, a PyTorch CSV, or a timeline of `interlock run --emulate` (.json); - reads standard input")
     show.add_argument("--schedule", metavar="NAME", help="which schedule of the file (default: the first)")
     show.add_argument("--format", choices=("terminal", "html", "svg", "perfetto"), help="terminal, one page of HTML, SVG, or a trace for ui.perfetto.dev (default: by the ending of OUT, else terminal)")
     show.add_argument("--counterexample", action="store_true", help="under the first communication model it deadlocks under")
@@ -120,11 +121,28 @@ def _parser() -> argparse.ArgumentParser:
 
     compare = commands.add_parser("compare", help="several schedules in one table and one figure",
                                   description="Compares the schedules of files: a table, and their timelines over one axis of time.")
-    compare.add_argument("paths", nargs="+", metavar="FILE", help=".sched files and PyTorch CSVs; every schedule in them is compared")
+    compare.add_argument("paths", nargs="+", metavar="FILE", help=".sched files, PyTorch CSVs and measured timelines (.json); every schedule in them is compared")
     compare.add_argument("--schedule", metavar="NAME", action="append", help="only this schedule; may be given again")
-    compare.add_argument("--format", choices=("text", "html"), help="text, or one page of HTML (default: by the ending of OUT, else text)")
+    compare.add_argument("--format", choices=("text", "html", "svg"), help="text, one page of HTML, or SVG (default: by the ending of OUT, else text)")
     _picture_arguments(compare)
     compare.set_defaults(run=_compare)
+
+    profile = commands.add_parser("profile", help="measure a model's layers, or read a PyTorch trace, into a profile.toml",
+                                  description="Times torch modules (forward, input gradients, weight gradients) and counts the bytes they hold, or takes times from a trace of torch.profiler. "
+                                              "`model \"profile.toml\"` in a .sched file uses what it writes.")
+    profile.add_argument("module", metavar="MODULE", nargs="?", help="package.module:attribute or path.py:attribute: a list of torch modules, an nn.Sequential, or a function that returns (modules, sample input)")
+    profile.add_argument("-o", "--output", metavar="FILE.toml", default="profile.toml", help="where to write; - is standard output (default: profile.toml)")
+    measure = profile.add_argument_group("MODULE")
+    measure.add_argument("--input", metavar="SHAPE", help="the first layer's sample input, if MODULE gives none: 4x128:int64, several with commas (default type: float32)")
+    measure.add_argument("--device", metavar="D", help="cpu, cuda, npu, xpu, cuda:1 (default: the accelerator there is, else cpu)")
+    measure.add_argument("--dtype", metavar="T", help="convert modules and input to this type: bfloat16")
+    measure.add_argument("--repeats", metavar="N", type=_count(1), help="how often each time is taken (default: 20)")
+    measure.add_argument("--warmup", metavar="N", type=_count(0), help="how often before that, untimed (default: 5)")
+    trace = profile.add_argument_group("traces")
+    trace.add_argument("--trace", metavar="FILE", help="a Chrome trace of torch.profiler (export_chrome_trace), .json or .gz, instead of MODULE; - reads standard input")
+    trace.add_argument("--label", metavar="REGEX", type=_pattern, help="which record_function ranges are layers; its first group, if any, is the name (default: all that are not PyTorch's own)")
+    trace.add_argument("--frozen", metavar="LAYERS", type=lambda text: tuple(x.strip() for x in text.split(",")), help="layers that nothing runs backward through, or without weights to train, with commas")
+    profile.set_defaults(run=_profile)
 
     lower = commands.add_parser("lower", help="turn a valid schedule into a plan that a runtime executes",
                                 description="Checks a schedule, rewrites it for a runtime, and checks what it wrote again before it is written.")
@@ -150,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--transfers", choices=("early", "inserted"), default="early", help="transfers as early as their queues allow, or where they stand (default: early)")
     run.add_argument("--scale", metavar="X", type=float, default=1.0, help="durations are multiplied by this (default: 1)")
     run.add_argument("--payload", metavar="X", type=float, default=1.0, help="bytes sent are multiplied by this; what links take by the model stays (default: 1)")
+    run.add_argument("--calibrate", action="store_true", help="measure this machine's overhead and links first, and predict with them")
     run.add_argument("--timeout", metavar="S", type=float, default=10.0, help="seconds without any progress after which it is stopped (default: 10)")
     run.add_argument("-o", "--output", metavar="OUT.json", type=Path, help="where to write the measured timeline")
     run.add_argument("--stdin-filename", metavar="NAME", default="stdin.sched", help="the name of standard input (default: stdin.sched)")
@@ -206,6 +225,21 @@ def _jobs(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of processes")
     return int(text)
+
+
+def _count(least: int):
+    def count(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text[:9]) <= 100_000:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} to 100000")
+        return int(text)
+    return count
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
 
 
 def _placement(text: str) -> str | tuple[int, ...]:
@@ -344,6 +378,11 @@ def _import(args) -> int:
     return 0
 
 
+def _profile(args) -> int:
+    from .commands import profile
+    return profile.run(args)
+
+
 def _lower(args) -> int:
     from .lower import backends, command
     from .pipeline import Options
@@ -366,7 +405,7 @@ def _run(args) -> int:
     if args.path != "-" and not os.path.isfile(args.path):
         return _usage(f"there is no file {args.path}")
     name = args.stdin_filename if args.path == "-" else args.path
-    asked = emulation.Asked(args.schedule, args.ranks, args.scale, args.payload, args.timeout, backends.Options(transfers=args.transfers))
+    asked = emulation.Asked(args.schedule, args.ranks, args.scale, args.payload, args.timeout, backends.Options(transfers=args.transfers), args.calibrate)
     return emulation.run(name, _read(args.path, MOST_BYTES), Options(), asked, args.output, _write, sys.stderr.write, _terminal(sys.stderr))
 
 

@@ -9,48 +9,77 @@ from .kernel.judge import judge_all
 from .program.facts import Facts
 from .program.ir import Program
 from .program.linearise import compute_times
+from .program.transfers import restrict
 from .rules.finding import Finding, Severity
+from .rules.waits import MODELS
 from .verdict import Answer, Verdict
 
 
-def check_invariance(trained: Program, layers: Sequence[int], *, placed: Program | None = None, peak: Sequence[int | None] | None = None,
-                     second: bool = False) -> Answer:
-    """`trained`: a program with inserted transfers in which each of `layers` is trainable. The answer does not depend on the model.
+def check_invariance(trained: Program, layers: Sequence[int], *, placed: Program | None = None, under: Answer | None = None,
+                     peak: Sequence[int | None] | None = None, second: bool = False) -> Answer:
+    """`trained`: a program in which each of `layers` is trainable. With its transfers inserted the answer does not depend on the model.
 
-    `placed`: the same with its transfers written and its bytes, if these are asked: no freezing may need more than the capacity or `peak`
-    of a rank. `second`: cvc5 is asked beside z3. Raises Disagreement.
+    `placed`: an inserted program with its transfers written and its bytes, if these are asked: no freezing may need more than the capacity or `peak`
+    of a rank. `under`: of a program whose transfers are written, the valid answer under the one model that is asked; its times are the claim's.
+    `second`: cvc5 is asked beside z3. Raises Disagreement.
     """
     from .check import Disagreement
     from .engine import smt
-    trained = replace(trained, memory=None)              # the claim is about the order; what the bytes rest on is `placed`
-    if not trained.inserted:
-        return Answer("any", reason="`for any freezing` is decided for schedules with inserted transfers")
-    limits = None
-    if placed is not None and placed.memory is not None and peak is not None:
-        limits = tuple(min((x for x in both if x is not None), default=None) for both in zip(placed.memory.capacity, peak))
+    model = under.model if under is not None else "any"
+    if trained.fragment:
+        return Answer(model, reason="invariance: a fragment lists a part of a program, and what a freezing leaves of it is not known")
+    if under is None:
+        trained = replace(trained, memory=None)          # the claim is about the order; what the bytes rest on is `placed`
+        plain, valid = trained.plain(), {"times": compute_times(Facts(trained)).time.tolist()}
+    else:
+        trained, plain = under.program, under.certificates[0]["program"]
+        valid = next(claim for claim in under.certificates[0]["claims"] if claim["claim"] == "valid")
+    sized = trained if under is not None else placed
+    bytes_asked = sized is not None and sized.memory is not None
+    limits = least(sized.memory.capacity, peak) if bytes_asked and peak is not None else None
     try:
-        found = smt.invariant(trained, layers, written=placed, limits=limits, second=second)
+        found = smt.invariant(trained, layers, model=None if under is None else model, written=placed, limits=limits, second=second)
     except smt.Contradiction as error:
         raise Disagreement(str(error)) from error
     if isinstance(found, smt.Unknown):
-        return Answer("any", reason=f"invariance: {found.reason}")
-    names = _names(trained, layers)
+        return Answer(model, reason=f"invariance: {found.reason}")
+    names = names_of(trained, layers)
     if isinstance(found, smt.Fails):
-        frozen = ", ".join(trained.layers[l].name for l in found.bits) or "nothing"
-        finding = Finding("IL606", "R-INV-1", f"the order does not serve every freezing of {names}: with {frozen} frozen, {found.what}", (),
-                          "check the sizes, or raise the capacity" if found.code == "IL501" else "let the footprint decide which backward work exists")
-        return Answer("any", Verdict.INVALID, trained, (finding,))
-    claim = {"claim": "invariant", "bits": list(layers), "times": compute_times(Facts(trained)).time.tolist()}
-    plain = trained.plain()
+        return _failing(found, model, names, peak)
+    claim = {**valid, "claim": "invariant", "bits": list(layers)}
     judgement = judge_all(plain, [claim])[0]
     if not judgement.accepted:
         raise Disagreement(f"the kernel rejects an invariance that z3 proved: {judgement.reason}")
-    bytes_ = ", memory included" if placed is not None and placed.memory is not None else ""
-    note = Finding("IL607", "R-INV-1", f"holds for any freezing of {names}: all 2^{len(layers)} choices in one query{bytes_}", (), "", Severity.NOTE)
-    return Answer("any", Verdict.VALID, trained, (note,), "", ({"format": "interlock.certificate/1", "program": plain, "claims": [claim]},))
+    note = Finding("IL607", "R-INV-1", f"holds for any freezing of {names}: all 2^{len(layers)} choices in one query{', memory included' * bytes_asked}",
+                   (), "", Severity.NOTE)
+    return Answer(model, Verdict.VALID, trained, (note,), "", ({"format": "interlock.certificate/1", "program": plain, "claims": [claim]},))
 
 
-def _names(program: Program, layers: Sequence[int]) -> str:
+def least(*limits: Sequence[int | None]) -> tuple[int | None, ...]:
+    """For each rank the smallest of the limits that there are."""
+    return tuple(min((x for x in mine if x is not None), default=None) for mine in zip(*limits))
+
+
+def not_every(names: str, frozen: str, what: str, repair: str) -> Finding:
+    """IL606, R-INV-1."""
+    return Finding("IL606", "R-INV-1", f"the order does not serve every freezing of {names}: with {frozen or 'none of them'} frozen, {what}", (), repair)
+
+
+def _failing(found, model: str, names: str, peak: Sequence[int | None] | None) -> Answer:
+    """The freezing that fails, and with it, from the rules, what goes wrong there: its trace is that of the program that freezing leaves."""
+    from .check import Limits, check_program
+    frozen = ", ".join(found.program.layers[l].name for l in found.bits)
+    finding = not_every(names, frozen, found.what, "check the sizes, or raise the capacity" if found.code == "IL501" else
+                        "let the footprint decide which backward work exists")
+    layers = tuple(replace(l, trainable=l.trainable and i not in found.bits) for i, l in enumerate(found.program.layers))
+    left = restrict(found.program, layers)
+    [there] = check_program(left, (model if model in MODELS else MODELS[0],), limits=Limits(peak))
+    if there.verdict is Verdict.INVALID:
+        return replace(there, model=model, findings=(finding, *there.findings))
+    return Answer(model, Verdict.INVALID, left, (finding,))
+
+
+def names_of(program: Program, layers: Sequence[int]) -> str:
     """Layer groups by name: `vit (24 layers), proj`."""
     counts: dict[str, int] = {}
     for l in layers:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from .cost.timeline import Timeline
 from .language.diagnostics import error
 from .language.source import Sources, Span
 from .pipeline import DEFAULT_MODEL, Options
@@ -13,7 +14,7 @@ from .program.ir import Kind, Program
 from .verdict import Answer, Checked, Verdict
 
 CYCLES = ("IL402", "IL307")
-COUNTED = {*CYCLES, "IL501", "IL502", "IL701", "IL702", "IL408"}      # errors beside which bytes can be counted
+COUNTED = {*CYCLES, "IL501", "IL502", "IL701", "IL702", "IL703", "IL704", "IL705", "IL408"}      # errors beside which bytes can be counted
 UNITS = {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}
 FREE_SAID = "each transfer leaves as soon as there is something to send; `--comm` puts them into the queues of a transport"
 UNITS_SAID = "no durations are given: F, I and W take one unit, B two, a transfer no time"
@@ -25,18 +26,25 @@ class NothingToDraw(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """A schedule as checked. program: `listed` with its transfers written where that is possible; schedule: as elaborated, None for a CSV."""
+    """A schedule as checked. program: `listed` with its transfers written where that is possible; schedule: as elaborated, None for a CSV.
+
+    measured: a run of it that was measured (interlock.timeline/1), if this is one.
+    """
 
     checked: Checked
     listed: Program
     program: Program
     schedule: object
     sources: Sources
+    measured: Timeline | None = None
 
 
 def subjects(path: str, data: bytes, options: Options = Options(), sources: Sources | None = None) -> Iterator[Subject]:
-    """The schedules of a `.sched` file or a PyTorch CSV; its text is added to `sources`. Raises InputError."""
+    """The schedules of a `.sched` file or a PyTorch CSV, or a measured timeline (`.json`); its text is added to `sources`. Raises InputError."""
     sources = sources or Sources()
+    if PurePath(path).suffix.lower() == ".json":
+        yield _measured(path, data, sources)
+        return
     if PurePath(path).suffix.lower() == ".csv":
         from .interchange import torch_csv
         from .pipeline import check_csv
@@ -58,6 +66,17 @@ def subjects(path: str, data: bytes, options: Options = Options(), sources: Sour
         raise error("IL201", "there is no schedule in this file, and a picture is of one", Span(0), help="write a schedule that uses the skeleton")
 
 
+def _measured(path: str, data: bytes, sources: Sources) -> Subject:
+    from .check import check_program
+    from .interchange import timeline, values
+    from .pipeline import limit
+    source = sources.add(path, values.decode(data))
+    found = timeline.read(source)
+    run, program = found.timeline, found.timeline.program
+    limit(program, Span(source.base))
+    return Subject(Checked(path, f"{found.name} (measured)", check_program(program, (run.model,)), at=source.base), program, program, None, sources, run)
+
+
 def _with_transfers(program: Program, trained: Program | None = None, comm_of: Sequence[int] = ()) -> Program:
     from .check import written
     return program if not program.inserted else written(program, trained, comm_of) or program
@@ -69,6 +88,8 @@ def scene(subject: Subject, model: str | None = None, *, counterexample: bool = 
     counterexample: under the first model it stops under. units: unit durations, whatever the schedule says.
     """
     from .report.timeline.layout import UNIT, Scene
+    if subject.measured is not None:
+        return _measured_scene(subject, model, counterexample)
     checked = subject.checked
     answer = _answer(checked, model, counterexample)
     walk = next((f.walk for f in answer.errors if f.code in CYCLES and f.walk), ())
@@ -90,9 +111,23 @@ def scene(subject: Subject, model: str | None = None, *, counterexample: bool = 
                  {f.code for f in answer.errors} <= COUNTED)
 
 
+def _measured_scene(subject: Subject, model: str | None, counterexample: bool):
+    """What ran, as it was measured; what never ran, if something did not."""
+    from .report.timeline.layout import Scene
+    checked, run, answer = subject.checked, subject.measured, subject.checked.answers[0]
+    if counterexample:
+        raise NothingToDraw(f"{checked.name} shows what ran: a counterexample is drawn of its schedule")
+    if model not in (None, run.model):
+        raise NothingToDraw(f"{checked.name} ran under {run.model}: what it would do under {model} was not measured")
+    scene = Scene(checked.name, run, answer.verdict.value, told(checked), 0, (), (), (), subject.sources, checked.path, {f.code for f in answer.errors} <= COUNTED, True)
+    left = int(((run.start < 0) & scene.facts.has_event).sum())
+    walk = next((f.walk for f in answer.errors if f.code in CYCLES and f.walk), ()) if left else ()
+    return replace(scene, walk=walk, notes=(f"it stopped: {left:,} operations never ran",) if left else ())
+
+
 def timed(subject: Subject) -> bool:
-    """Whether a schedule gives the durations of all its operations."""
-    return _times(subject, subject.program)[0] is not None
+    """Whether a schedule gives the durations of all its operations, or they were measured."""
+    return subject.measured is not None or _times(subject, subject.program)[0] is not None
 
 
 def told(checked: Checked) -> str:

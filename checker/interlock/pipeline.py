@@ -130,34 +130,48 @@ def with_capacity(node, capacity: int | None):
     """A schedule with a model and without a capacity of its own, with this one for every rank (bytes)."""
     if capacity is None or node.model is None or (node.memory is not None and node.memory.capacities):
         return node
-    from .language import ast
+    from .language import ast, ast_machine
     span = node.name.span
-    memory = node.memory or ast.MemoryBlock((), None, None, span)
-    return replace(node, memory=replace(memory, capacities=(ast.Capacity(ast.Quantity(capacity, "bytes", span), (), span),)))
+    memory = node.memory or ast_machine.MemoryBlock((), span)
+    return replace(node, memory=replace(memory, capacities=(ast_machine.Capacity(ast.Quantity(capacity, "bytes", span), (), span),)))
 
 
 def check_schedule(path: str, schedule, library, options: Options) -> Checked:
     """One elaborated schedule under each model asked and for each target."""
-    from .algebra.requirements import empty_assumption, requirements
-    from .check import Limits, check_program
-    from .cost.require import apply
-    from .targets import TARGETS, check_targets
-    asked = requirements(schedule)
+    from .targets import TARGETS
     expects = [(Verdict(e.verdict), tuple(c.text for c in e.codes), tuple(m.text for m in e.models)) for e in schedule.expects]
     named = [m for _, _, ms in expects for m in ms]
     targets = tuple(dict.fromkeys([*(t for t in named if t in TARGETS), *options.targets]))
     models = models_asked(schedule, options)
+    answers, figures = decided(schedule, library, options, models, targets)
+    if schedule.any_owner:
+        from .owners import every_owner
+        answers, figures = every_owner(schedule, library, answers, figures, options, models, targets)
+    met = _expectations(expects, answers)
+    return Checked(path, schedule.name, answers, met, schedule.warnings, schedule.node.name.span.at, schedule.node.name.span.width, figures=figures)
+
+
+def decided(schedule, library, options: Options, models: Sequence[str], targets: Sequence[str]) -> tuple[tuple[Answer, ...], dict]:
+    """The answers under the models and for the targets, and the figures; with the owner map that the program has."""
+    from . import sizes
+    from .algebra.requirements import empty_assumption, requirements
+    from .check import Limits, check_program
+    from .cost.require import apply
+    from .targets import check_targets
+    schedule = sizes.fullest(schedule)
+    asked = requirements(schedule)
     limits = Limits(asked.peak, asked.in_flight)
     answers = check_program(schedule.program, models, engine=options.engine, limits=limits, trained=schedule.trained, comm_of=schedule.comm_of)
     if schedule.freezing:
         answers = _for_any_freezing(schedule, answers, models, limits, options)
+    answers = sizes.told(schedule, answers, limits.peak)
+    if options.engine != "graph":
+        answers = sizes.decided_anew(schedule, answers, limits.peak)
     answers = _growth(schedule, library, asked.bounded_stash, answers)
     answers = tuple(_unless(a, asked.undecided, empty_assumption(schedule) or nothing_listed(schedule.program)) for a in answers)
     answers, figures = apply(schedule, answers, asked.costs)
     open_ = "`for any freezing` is not decided for targets: freeze what is frozen, and check that" if schedule.freezing else ""
-    answers += check_targets(schedule.program, targets, answers, _context(options), open_)
-    met = _expectations(expects, answers)
-    return Checked(path, schedule.name, answers, met, schedule.warnings, schedule.node.name.span.at, schedule.node.name.span.width, figures=figures)
+    return answers + check_targets(schedule.program, targets, answers, _context(options), open_), figures
 
 
 def models_asked(schedule, options: Options) -> tuple[str, ...]:
@@ -201,8 +215,24 @@ def _for_any_freezing(schedule, answers, models, limits, options: Options) -> tu
     largest = answers
     if trained.layers != schedule.program.layers:
         largest = check_program(trained, models, engine=options.engine, limits=limits, trained=schedule.trained, comm_of=schedule.comm_of)
-    invariance = check_invariance(trained, schedule.freezing, placed=placed, peak=limits.peak, second=options.engine == "both")
-    return tuple(_worst(declared, most, invariance) for declared, most in zip(answers, largest))
+        largest = tuple(_with_nothing_frozen(most, trained, schedule.freezing) for most in largest)
+    ask = lambda under: check_invariance(trained, schedule.freezing, placed=placed, under=under, peak=limits.peak, second=options.engine == "both")
+    if trained.inserted:
+        invariance = [ask(None)] * len(answers)
+    else:
+        valid = lambda pair: all(a.verdict is Verdict.VALID for a in pair)
+        invariance = [ask(pair[1]) if valid(pair) else pair[1] for pair in zip(answers, largest)]
+    return tuple(_worst(*three) for three in zip(answers, largest, invariance))
+
+
+def _with_nothing_frozen(most: Answer, trained: Program, layers: Sequence[int]) -> Answer:
+    """What is found with all of the layers trained, which the schedule as it is declared does not say."""
+    from .invariance import names_of, not_every
+    if most.verdict is not Verdict.INVALID:
+        return most
+    codes = ", ".join(sorted({f.code for f in most.errors}))
+    finding = not_every(names_of(trained, layers), "", f"it is invalid: {codes}", "repair that, or freeze these layers for good and leave `for any freezing` out")
+    return replace(most, findings=(finding, *most.findings))
 
 
 def freest(schedule, peak: Sequence[int | None] | None) -> tuple[Program, Program | None]:
@@ -211,7 +241,8 @@ def freest(schedule, peak: Sequence[int | None] | None) -> tuple[Program, Progra
     from .program.transfers import restrict
     base = schedule.trained or schedule.program
     layers = tuple(replace(l, trainable=i in schedule.freezing or now.trainable) for i, (l, now) in enumerate(zip(base.layers, schedule.program.layers)))
-    trained = restrict(base, layers)
+    listed = schedule.trained is None and not base.inserted              # with its transfers: as it is written
+    trained = replace(base, layers=layers) if listed else restrict(base, layers)
     memory = trained.memory or (unbounded(trained) if peak is not None else None)
     if not trained.inserted or memory is None or (peak is None and all(c is None for c in memory.capacity)):
         return trained, None

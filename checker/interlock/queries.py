@@ -35,10 +35,11 @@ def queries(path: str, data: bytes, sources: Sources, options: Options = Options
     from .algebra.requirements import requirements
     from .check import unbounded, written
     from .language.parse import decode, parse
+    from .sizes import fullest
     file = parse(sources.add(path, decode(path, data)))
     library = Library(file, sources)
     for node in file.schedules:
-        schedule = elaborate_schedule(with_capacity(node, options.capacity), library)
+        schedule = fullest(elaborate_schedule(with_capacity(node, options.capacity), library))
         peak = requirements(schedule).peak
         program = schedule.program
         memory = program.memory or (unbounded(program) if peak is not None else None)
@@ -47,7 +48,7 @@ def queries(path: str, data: bytes, sources: Sources, options: Options = Options
             program = written(program, schedule.trained, schedule.comm_of) or replace(program, memory=None)
         yield from _program(path, schedule.name, program, models_asked(schedule, options), peak)
         if schedule.freezing:
-            yield from _freezings(path, schedule, peak)
+            yield from _freezings(path, schedule, peak, models_asked(schedule, options))
         yield from _owners(path, schedule)
 
 
@@ -76,21 +77,34 @@ def _program(path: str, name: str, program: Program, models: Sequence[str], peak
 
 def _limits(program: Program, peak: Sequence[int | None] | None) -> tuple[int | None, ...]:
     """The smaller of capacity and required peak of each rank."""
-    both = zip(program.memory.capacity, peak or program.memory.capacity)
-    return tuple(min((x for x in pair if x is not None), default=None) for pair in both)
+    from .invariance import least
+    return least(program.memory.capacity, peak or program.memory.capacity)
 
 
-def _freezings(path: str, schedule, peak: Sequence[int | None] | None) -> Iterator[Text]:
+def _freezings(path: str, schedule, peak: Sequence[int | None] | None, models: Sequence[str]) -> Iterator[Text]:
+    from .check import Limits, check_program
     from .engine import smt
     from .program.facts import Facts
     from .program.linearise import compute_times
+    from .verdict import Verdict
     trained, placed = freest(schedule, peak)
-    if not trained.inserted or not compute_times(Facts(trained)).complete:
+    if trained.fragment:
         return
-    limits = _limits(placed, peak) if placed is not None else None
-    trained = replace(trained, memory=None)
-    yield _text(path, schedule.name, "invariance", "every freezing of its layers",
-                lambda: smt.invariance_query(trained, schedule.freezing, written=placed, limits=limits), "unsat")
+    if trained.inserted:
+        if compute_times(Facts(trained)).complete:
+            limits = _limits(placed, peak) if placed is not None else None
+            trained = replace(trained, memory=None)
+            yield _text(path, schedule.name, "invariance", "every freezing of its layers",
+                        lambda: smt.invariance_query(trained, schedule.freezing, written=placed, limits=limits), "unsat")
+        return
+    for answer in check_program(trained, models, limits=Limits(peak)):
+        what, about = f"invariance-{answer.model}", f"every freezing of its layers, under the model {answer.model}"
+        limits = _limits(answer.program, peak) if answer.program.memory is not None else None
+        if answer.verdict is Verdict.VALID:
+            yield _text(path, schedule.name, what, about,
+                        lambda: smt.invariance_query(answer.program, schedule.freezing, model=answer.model, limits=limits), "unsat")
+        else:
+            yield _unwritten(path, schedule.name, what, about, f"with all of these layers trained it is {answer.verdict.value}")
 
 
 def _owners(path: str, schedule) -> Iterator[Text]:
@@ -105,10 +119,17 @@ def _owners(path: str, schedule) -> Iterator[Text]:
 def _text(path: str, schedule: str, what: str, about: str, ask: Callable, expected: str) -> Text:
     """`ask` makes the query. One that is too large is a comment that says so."""
     from .engine import smt
-    head = [f"{PurePath(path).name}, schedule {schedule}: {about}"]
     try:
         query = ask()
     except smt.TooLarge as reason:
-        return Text(f"{schedule}.{what}", f"; {head[0]}\n; not written: {reason}\n")
-    head += ["", *(line for line in GROUPS if line.split(":")[0] in query.groups), ""]
+        return _unwritten(path, schedule, what, about, str(reason))
+    head = [_head(path, schedule, about), "", *(line for line in GROUPS if line.split(":")[0] in query.groups), ""]
     return Text(f"{schedule}.{what}", smt.emit(query, expected, head))
+
+
+def _unwritten(path: str, schedule: str, what: str, about: str, reason: str) -> Text:
+    return Text(f"{schedule}.{what}", f"; {_head(path, schedule, about)}\n; not written: {reason}\n")
+
+
+def _head(path: str, schedule: str, about: str) -> str:
+    return f"{PurePath(path).name}, schedule {schedule}: {about}"

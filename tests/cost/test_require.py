@@ -65,10 +65,11 @@ def test_written_transfers_go_by_the_model():
 
 
 @pytest.mark.parametrize("requires, more, reason", [
-    ("bubble <= 1%", "for any freezing of x", "every freezing"),
     ("exposure <= 1ms", "", "Replicated"),
     ("bubble <= 90%", "assume u.forward in [1ms, 2ms] link { latency 1us }", "no transfer takes time"),
-    ("makespan <= 1s", "assume u.activation in [1KB, 2KB]", "`assume activation in`"),
+    ("bubble <= 90%", "assume u.forward in [1ms, 2ms] device { speed 0.5 }", "no rank has a speed"),
+    ("bubble <= 90%", "assume u.forward in [1ms, 2ms] replicas 2 { latency 1us }", "reductions take no time"),
+    ("makespan <= 1s", "assume u.flops in [1GFLOP, 2GFLOP]", "`assume flops in`"),
 ])
 def test_what_stays_open_says_why(requires, more, reason):
     found = check(derived(requires, more))

@@ -7,11 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cost import oracle
 
 from interlock.cost import compute
 from interlock.cost.compute import Cyclic
 from interlock.cost.durations import DataParallel, Link, Machine, by_kind, durations, machine_of
-from interlock.cost.figures import figures, memory_over_time, union
+from interlock.cost.figures import figures, memory_over_time
 from interlock.cost.simulate import FREE, makespan, simulate
 from interlock.cost.standard import program as standard
 from interlock.cost.standard import schedule
@@ -32,26 +33,6 @@ def random_durations(program, seed: int):
     return by_kind(program, {Kind.F: each(1, 20), Kind.B: each(1, 40), Kind.I: each(1, 20), Kind.W: each(0, 20)}, pick.choice((0, 4)))
 
 
-def step_by_step(program, d) -> np.ndarray:
-    """Ends of all rows by repeated relaxation of every wait: slow and plain."""
-    f = Facts(program)
-    end, edges = d.row.copy(), f.data
-    lag = np.where(f.rank[edges.src] != f.rank[edges.dst], d.fixed, 0)
-    head = f.overlap_head
-    while True:
-        begin = np.zeros(f.n, dtype=np.int64)
-        np.maximum.at(begin, head[edges.dst], end[edges.src] + lag)
-        for a, b in zip(program.order.start[:-1], program.order.start[1:]):
-            for i in range(a + 1, b):
-                before = i - 1
-                if head[i] == i:
-                    begin[i] = max(begin[i], end[before])
-        new = begin[head] + d.row
-        if (new == end).all():
-            return end
-        end = new
-
-
 @pytest.mark.parametrize("name, V", SKELETONS)
 def test_the_ways_agree(name, V):
     for seed, (P, M) in enumerate([(1, 3), (2, 4), (3, 6), (4, 9)]):
@@ -61,7 +42,7 @@ def test_the_ways_agree(name, V):
         found = compute.needs(facts)
         lag = compute.lags(facts, found, d)
         rows, wave = (compute.ends(found, d.row, lag, wave=w) for w in (False, True))
-        assert (rows == wave).all() and (rows == step_by_step(program, d)).all()
+        assert (rows == wave).all() and (rows == oracle.step_by_step(program, d)).all()
         tail = compute.tails(found, d.row, lag)
         assert tail.max() == rows.max() == (rows - d.row + tail).max()
         written = insert(program)
@@ -100,7 +81,7 @@ def test_the_identity_with_idle_time_measured_apart_and_the_critical_path(name, 
     work = sum(run_lengths(timeline, i) for i in range(len(written.order)) if written.order.kind[i] < Kind.LOSS and Facts(written).overlap_head[i] == i)
     assert sum(r.compute for r in found.ranks) == work
     path = timeline.critical
-    spans = union(np.array([[timeline.start[i], timeline.end[i]] for i in path]))
+    spans = oracle.union(np.array([[timeline.start[i], timeline.end[i]] for i in path]))
     assert spans.tolist() == [[0, T]], "the path has no gap"
     assert all(timeline.start[a] <= timeline.start[b] for a, b in zip(path, path[1:]))
 
@@ -153,17 +134,3 @@ def test_orders_that_wait_in_a_circle_have_no_times():
     for wave in (False, True):
         with pytest.raises(Cyclic):
             compute.ends(found, np.ones(facts.n, dtype=np.int64), wave=wave)
-
-
-def test_large_programs_are_fast():
-    """Floors far below what benchmarks/simulate.py reaches, for busy machines."""
-    import time
-    for name, P, M, floor in (("1f1b", 8, 6000, 0.4e6), ("1f1b", 512, 256, 1.5e6)):
-        program = standard(name, P, M)
-        d = by_kind(program, TIMES, 1)
-        facts = Facts(program)
-        found = compute.needs(facts)
-        lag = compute.lags(facts, found, d)
-        began = time.perf_counter()
-        compute.ends(found, d.row, lag)
-        assert len(program.order) / (time.perf_counter() - began) > floor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import numpy as np
 import pytest
 
 from interlock.algebra.owner import greedy
@@ -105,9 +106,23 @@ def test_least_exposure_against_all_maps():
     assert better
 
 
+def test_equal_encodes_need_no_search():
+    """Where they are due in the order in which they come; the least over all maps, and at sizes that a search gives up on."""
+    pick = random.Random(6)
+    for _ in range(60):
+        P, M = pick.choice(((2, 6), (3, 5), (4, 4)))
+        gather = np.tile([0, *(pick.choice((0, 2)) for _ in range(P - 1))], (M, 1))
+        due = Deadlines(0, np.array(sorted(pick.randint(0, 20) for _ in range(M))), np.array([pick.randint(0, 15) for _ in range(P)]), tuple(range(M)), gather)
+        encode = [pick.randint(1, 6)] * M
+        assert exposed_by(least_exposed(encode, due), encode, due) == min(exposed_by(o, encode, due) for o in itertools.product(range(P), repeat=M))
+    M, P = 16, 8
+    due = Deadlines(0, np.arange(M) * 15, np.arange(P) * 15, tuple(range(M)), np.zeros((M, P), dtype=np.int64))
+    assert sum((15 * r + 144) // 80 for r in range(P)) < M                # with 144 exposed the ranks have no room for all
+    assert exposed_by(least_exposed([80] * M, due), [80] * M, due) == 145
+
+
 def test_the_search_is_bounded():
     import time
-    import numpy as np
     pick = random.Random(5)
     M, P = 60, 6
     encode = [pick.randint(10**6, 10**7) for _ in range(M)]

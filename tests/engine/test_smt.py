@@ -201,14 +201,15 @@ def test_an_order_that_is_no_certificate():
     assert smt.invariant(with_lists(pipeline(2, 2), lists), [0]).code == "IL307"
 
 
-def test_invariance_is_asked_of_trained_layers_and_inserted_transfers():
+def test_invariance_is_asked_of_trained_layers_of_whole_programs():
     program = pipeline(2, 2)
     with pytest.raises(ValueError, match="not a trained layer: 5"):
         smt.invariant(program, [5])
     with pytest.raises(ValueError, match="not a trained layer: 0"):
         smt.invariant(frozen_to(program, {0}), [0])
-    with pytest.raises(ValueError, match="inserted"):
-        smt.invariant(insert(program), [0])
+    for whole, model in ((insert(program), None), (replace(program, fragment=True), "pair")):
+        with pytest.raises(ValueError, match="a complete program, under a model if its transfers are written"):
+            smt.invariant(whole, [0], model=model)
 
 
 def test_groups_can_be_asked_apart():

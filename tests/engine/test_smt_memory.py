@@ -232,7 +232,8 @@ def test_for_any_freezing_rests_on_the_query(monkeypatch, engine):
     assert declared < trained
     assert checked(f"{trained}B", engine).verdict is Verdict.VALID
     over = checked(f"{trained - 1}B", engine)
-    assert over.verdict is Verdict.INVALID and {f.code for f in over.errors} == {"IL501"}
+    assert over.verdict is Verdict.INVALID and {f.code for f in over.errors} == {"IL501", "IL606"}
+    assert "with none of them frozen" in over.errors[0].message
     monkeypatch.setattr(live, "MOST_MOMENTS", 1)
     answer = checked("1GiB", engine)
     assert answer.verdict is Verdict.UNKNOWN and "put to a solver" in answer.reason

@@ -123,6 +123,17 @@ def test_work_is_bounded_by_the_input():
     assert time.perf_counter() - began < 20
 
 
+def test_no_product_of_two_lengths():
+    """A tie of many stages on many ranks; many ties of one name; many bits of one stage: in linear time and memory."""
+    many = 2000
+    tied = plain(" | ".join(["tie(x)"] * many), stages=[[0]] * many, trainable="0" * many, mbs=1, ties=[("x", list(range(many)), 0)], fragment=True)
+    assert judge(tied, {"claim": "valid", "model": "buffered", "times": [0] * many}).accepted
+    assert "one name" in judge(plain("tie(x)", stages=[[0]], ties=[("x", [0], 0)] * 2), {"claim": "peak", "peaks": [0]}).reason
+    deep = plain("0F0 0B0", stages=1, inserted=True)
+    deep["layers"], deep["stages"][0]["layers"] = deep["layers"] * (many * 20), [0, many * 20]
+    assert judge(deep, claim(deep) | {"claim": "invariant", "bits": list(range(many * 20))}).accepted
+
+
 def test_constant_columns():
     program = one_f_one_b(2, 2)
     valid = claim(program)

@@ -47,7 +47,7 @@ def test_a_schedule_from_the_algebra():
     assert [(a.name.text, str(a.value)) for a in encoder.arguments] == [("owner", "greedy"), ("place", "prefix")]
     assert [i.value for i in backbone.arguments[0].value.items] == [11, 13, 13, 12]
     assert (s.communicators[0].name.text, ranges(s.communicators[0].ranks)) == ("seam", [(0, 3)])
-    assert s.memory.capacities[0].size.value == 64 * 2**30 and s.memory.optimizer.value == 8 and s.memory.gradient is None
+    assert s.memory.capacities[0].size.value == 64 * 2**30 and s.memory.optimizer.amount.value == 8 and s.memory.gradient is None
     assert s.links[0].ranks is None and s.links[0].latency.value == 20_000 and s.links[0].bandwidth.value == 200 * 10**9
     assert [ref(r) for r in s.for_any[0].of] == [("vit",), ("proj",)]
     assert [c.condition.left.text for c in s.requires] == ["peak", "bubble", "exposure"]
@@ -81,7 +81,7 @@ def test_statements_of_a_schedule():
     assert s.links[0].ranks == (0, 1) and s.links[0].bandwidth is None
     assert s.device.peak_flops.value == 989 * 10**12 and s.device.hbm_bandwidth.value == 3_350 * 10**9
     assert [ranges(c.ranks) for c in s.memory.capacities] == [[], [(1, 1)]]
-    assert (s.memory.gradient.value, s.memory.gradient.scale) == (3, 2)
+    assert (s.memory.gradient.amount.value, s.memory.gradient.amount.scale) == (3, 2)
     assert [words(c.models) for c in s.proves[0].claims] == [["blocking", "rank"], []]
     assert [(e.verdict, words(e.codes), words(e.models)) for e in s.expects] == \
         [("invalid", ["IL402", "IL403"], ["pair"]), ("unknown", [], []), ("vacuous", [], [])]

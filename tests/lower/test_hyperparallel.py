@@ -31,7 +31,8 @@ def again(case: dict) -> dict[str, list[str]]:
 def test_the_golden_orders_come_back_step_by_step(request):
     """Read, checked, lowered: equal to HyperParallel's own lists but for DATA steps and bubbles. What it cannot run (one rank with several stages), and the encoder's backward
     recomputed on rank 0, are refused."""
-    cases = golden.cases() if request.config.getoption("--thorough") else golden.cases()[::23]
+    thorough = request.config.getoption("--thorough")
+    cases = golden.cases() if thorough else golden.cases()[::23]
     counts = Counter()
     for case in cases:
         theirs = {str(r): [s for s in rank if s.split()[0] not in ("DATA_LOAD", "DATA_SEND", "DATA_RECV", "-")] for r, rank in enumerate(golden.steps(case))}
@@ -45,6 +46,8 @@ def test_the_golden_orders_come_back_step_by_step(request):
         assert ours == theirs, golden.shown(case)
         counts[case["kind"], case.get("mode")] += 1
     assert sum(v for k, v in counts.items() if isinstance(k, tuple)) > len(cases) // 2 and len(counts) >= 8, counts
+    assert not thorough or counts == {("gpipe", None): 70, ("1f1b", None): 70, ("interleaved1f1b", None): 348, ("mpipe", "dataonly"): 80, ("mpipe", "frozen"): 696,
+                                      ("mpipe", "owner"): 696, "central": 696, "alone": 408}, counts
 
 
 TEXT = "schedule s {{ ranks {P} microbatches {M} model {{ layer enc {{ }} layers u[{n}] {{ }} }} cut {{ {cut} }} {more} }}"
@@ -72,6 +75,13 @@ def test_what_it_cannot_run_is_refused():
     with pytest.raises(Refused) as refused:
         lowered(TEXT.format(P=2, M=3, n=2, cut="b = enc, u[0] : 1f1b  e = u[1] : transpose", more=""), "hyperparallel")
     assert refused.value.code == "IL844" and "IL822" in str(refused.value)
+
+
+def test_an_encoder_that_no_microbatch_visits_is_refused():
+    text = TEXT.format(P=2, M=2, n=2, cut="e = enc : transpose  b = u : 1f1b", more="images [0, 0]").replace("layer enc { }", "layer enc { modality vision }")
+    with pytest.raises(Refused, match="no microbatch visits the encoder") as refused:
+        lowered(text, "hyperparallel")
+    assert refused.value.code == "IL844"
 
 
 # ---- the adapter ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from interlock.program.ir import Kind
 from ..runtime.support import finish, lowered, start
 
 RUN = Path(__file__).parent / "run_csv.py"
-CHUNKS = {"gpipe": 1, "1f1b": 1, "eager": 1, "zb_h1": 1, "zb_h2": 1, "interleaved(chunks: 2)": 2, "interleaved_zb(chunks: 2)": 2, "zb_v": 2, "dualpipev": 2, "hanayo(waves: 1)": 2}
+CHUNKS = {"gpipe": 1, "1f1b": 1, "eager": 1, "zb_h1": 1, "zb_h2": 1, "interleaved(chunks: 2)": 2, "interleaved_zb(chunks: 2)": 2, "zb_v": 2, "dualpipev": 2, "hanayo(chunks: 2)": 2}
 
 
 def schedule(skeleton: str, ranks: int, microbatches: int, frozen=()) -> str:
@@ -77,6 +77,7 @@ def test_a_csv_is_lowered_to_the_other_form_and_back():
 @pytest.mark.parametrize("text, why", [
     ("schedule s { ranks 2 microbatches 2 model { layer v { } layers u[2] { } } cut { e = v : transpose  b = u : 1f1b } }", "IL806"),
     ("schedule s { ranks 2 microbatches 2 order transfers inserted { rank 0: 0F0 0F1 0B0 0B1 rank 1: 1F1 1F0 1B0 1B1 } }", "IL801"),
+    ("schedule s { ranks 2 microbatches 1 place { rank 0: 0 } order transfers inserted { rank 0: 0F0 0B0  rank 1: } }", "rank 1 runs nothing"),
 ])
 def test_what_pytorch_cannot_run_is_refused(text, why):
     with pytest.raises(Refused) as refused:

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, measured, pipeline
 
 from interlock.commands.show import table
 from interlock.report.timeline import html
@@ -23,6 +23,8 @@ def written(tmp_path_factory):
         if name not in made:
             text = {"regions": lambda: html.render(drawn(REGIONS)), "stuck": lambda: html.render(drawn(STUCK, "blocking")), "nothing": lambda: html.render(drawn(NOTHING, "blocking")), "full": lambda: html.render(drawn(pipeline("full", capacity="4GiB"))),
                     "eight": lambda: html.render(drawn(pipeline("eight", 8, 16, layers=32), "pair")), "overlaps": lambda: html.render(drawn(SPLIT.replace("SKELETON", "dualpipev"))),
+                    "measured": lambda: html.render(measured(pipeline())), "steady": lambda: html.render(drawn(pipeline("steady", microbatches=24))),
+                    "beside": lambda: html.compare(two := [drawn(pipeline(), "pair"), measured(pipeline())], table(two)),
                     "two": lambda: html.compare(two := [drawn(pipeline()), drawn(pipeline("gpipe", skeleton="gpipe"))], table(two)),
                     "many": lambda: html.render(drawn(pipeline("many", 8, 2100, layers=32), "pair"))}[name]()
             made[name] = folder / f"{name}.html"
@@ -234,6 +236,26 @@ def test_schedules_side_by_side(opened):
     assert state(page)["ranks"] == 4 and page.locator("table.data").first.locator("tbody tr").count() == 2
     first, second = (page.evaluate("n => window.interlock.place('0F0', n)", n) for n in (0, 1))
     assert first["x"] == second["x"] and first["w"] == pytest.approx(second["w"]) and first["y"] < second["y"]
+
+
+def test_a_measured_run(opened):
+    page = opened("measured")
+    assert "small (measured)" in page.locator("h1").inner_text() and "steady period" not in page.locator("dl").inner_text()
+    assert page.locator("#critical").is_hidden()
+    page.mouse.move(*middle(page, "0B1"))
+    assert "0B1" in page.locator("#card").inner_text() and "critical path" not in page.locator("#card").inner_text()
+
+
+def test_a_measured_run_beside_its_schedule(opened):
+    page = opened("beside")
+    head, rows = (page.locator("table.data").first.locator(f"{part} tr").all_inner_texts() for part in ("thead", "tbody"))
+    assert "steady period" in head[0] and rows[0].startswith("small\t") and rows[1].startswith("small (measured)\t")
+    predicted, ran = (page.evaluate("n => window.interlock.place('1F0', n)", n) for n in (0, 1))
+    assert ran["x"] > predicted["x"] and ran["w"] == pytest.approx(1.1 * predicted["w"], rel=0.02)
+
+
+def test_the_steady_period_is_told(opened):
+    assert "36.63 ms a microbatch (73.25 ms every 2)" in opened("steady").locator("dl").inner_text()
 
 
 def test_every_control_has_a_name(opened):

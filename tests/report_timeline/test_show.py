@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_told(tmp_path, text, told):
 def test_a_comparison(two, tmp_path):
     done = interlock("compare", two, VLM)
     lines = done.out.splitlines()
-    assert done.code == 0 and lines[0].split() == ["schedule", "makespan", "bubble", "peak", "memory", "in", "flight", "transfers", "verdict"]
+    assert done.code == 0 and lines[0].split() == ["schedule", "makespan", "bubble", "steady", "period", "peak", "memory", "in", "flight", "transfers", "verdict"]
     assert [l.split()[0] for l in lines[2:5]] == ["a", "b", "vlm"]
     assert [l.split()[0] for l in interlock("compare", two, VLM, "--schedule", "vlm", "--schedule", "a").out.splitlines()[2:4]] == ["vlm", "a"]
     assert interlock("compare", two, "-o", tmp_path / "c.html").text == "" and (tmp_path / "c.html").read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -13,13 +13,16 @@ from .cut import Region, Seam, regions_of, seams
 from .derive import derive
 from .gather import late_gathers, write
 from .library import Library
+from .machine import Hardware, memory
 from .model import Chain, Times, build
-from .names import list_of, nearest
+from .names import indices, list_of, nearest
 from .orders import Lister, fill, placed, sizes, stages_of
-from .setting import communicators, frozen_layers, memory, numbers, setting, ties
+from .profiled import chain_of
+from .setting import communicators, frozen_layers, numbers, setting, ties
 from .skeleton import Budget
 from .weave import runs_of
 
+SIZED = ("activation", "until_weight", "output", "weights", "workspace")       # what `assume` may say of bytes
 SEAM = "seam"                                   # the communicator of this name, if declared, carries Gather and Scatter
 
 
@@ -43,6 +46,7 @@ class Elaborated:
     models      communication models the schedule names (`comm`), or ()
     freezing    layers of `for any freezing`
     times       of each layer of the chain; () without a model
+    any_owner   the region whose owner map is `any`; `program` has round robin there
     comm_of     for each stage the communicator of the transfers across its right border
     skeletons   those the cut names, with what they are woven into
     spans       places of statements, by word: ranks, microbatches, model, cut, memory, order, place, images
@@ -60,13 +64,13 @@ class Elaborated:
     proves: tuple[ast.Prove, ...] = ()
     freezing: tuple[int, ...] = ()
     assumes: tuple[Assumption, ...] = ()
-    links: tuple[ast.Link, ...] = ()
-    device: ast.Device | None = None
+    hardware: Hardware = Hardware()
     times: tuple[Times, ...] = ()
     regions: tuple[Region, ...] = ()
     partitions: dict[str, list[int]] = field(default_factory=dict)
     owners: dict[str, tuple[int, ...]] = field(default_factory=dict)
     skeletons: tuple[ast.Skeleton, ...] = ()
+    any_owner: str = ""
     comm_of: tuple[int, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     spans: dict[str, Span] = field(default_factory=dict)
@@ -80,7 +84,7 @@ class Elaborated:
 def elaborate(file: ast.File, sources: Sources, *, ranks: int | None = None, microbatches: int | None = None) -> list[Elaborated]:
     """The schedules of a file in order. `ranks` and `microbatches` stand in for those of schedules with a cut.
 
-    Raises InputError: IL103, IL104, IL107, IL201 to IL213, and what the parser says of the files used.
+    Raises InputError: IL103, IL104, IL107, IL201 to IL213, and what the readers of used files and of profiles say.
     """
     library = Library(file, sources)
     out, known = [], set()
@@ -96,10 +100,7 @@ def elaborate_schedule(schedule: ast.Schedule, library: Library, *, ranks: int |
     """One schedule of the file `library` was made for."""
     chain = None
     if schedule.model is not None:
-        if schedule.model.profile is not None:
-            raise error("IL107", f"the profile `{schedule.model.profile}` was not read", schedule.model.span,
-                        help="write the model out: `model { layers .. }`")
-        chain = build(schedule.model, schedule.device)
+        chain = chain_of(schedule, library) if schedule.model.profile is not None else build(schedule.model, schedule.device, schedule.memory)
     if schedule.order is not None:
         result = _written(schedule, chain, library)
     elif schedule.cut is not None:
@@ -132,8 +133,16 @@ def _derived(schedule: ast.Schedule, chain: Chain | None, library: Library, rank
     seam = next((i for i, c in enumerate(comms) if c.name == SEAM), 0)
     comm_of = tuple(seam if s + 1 < len(stages) and stages[s].replicated != stages[s + 1].replicated else 0 for s in range(len(stages)))
     skeletons = {s.name.text: s for run in runs for s in (*(r.skeleton for r in run.regions), run.instance.skeleton)}
-    return replace(_common(schedule, chain, program, regions), trained=trained, regions=tuple(regions), partitions=derived.partitions,
-                   owners=derived.owners, skeletons=tuple(skeletons.values()), comm_of=comm_of, warnings=derived.warnings)
+    return replace(_common(schedule, chain, program, regions, around.hardware), trained=trained, regions=tuple(regions), partitions=derived.partitions,
+                   owners=derived.owners, any_owner=_any_owner(regions), skeletons=tuple(skeletons.values()), comm_of=comm_of, warnings=derived.warnings)
+
+
+def _any_owner(regions: list[Region]) -> str:
+    """The region whose owner map is `any`. Raises IL209 if there are two."""
+    found = [r for r in regions if (owner := r.arguments.get("owner")) and isinstance(owner.value, ast.Word) and owner.value.text == "any"]
+    if len(found) > 1:
+        raise error("IL209", "two regions with `owner: any`", found[1].arguments["owner"].span, help="give one of them a map: `round_robin`, or a list")
+    return found[0].name if found else ""
 
 
 def _written(schedule: ast.Schedule, chain: Chain | None, library: Library) -> Elaborated:
@@ -144,6 +153,8 @@ def _written(schedule: ast.Schedule, chain: Chain | None, library: Library) -> E
     comms = list(communicators(schedule, P))
     if schedule.cut is not None:
         raise error("IL201", "a schedule has a cut or an order, not both", schedule.cut.span, "the cut", "delete one; stages of an order are placed by `place`")
+    if chain is None and schedule.memory is not None and schedule.memory.logits is not None:
+        raise error("IL101", "`logits` of a schedule without a model", schedule.memory.logits.span, help="write a `model` whose head has `vocabulary` and `tokens`")
     layers, stages = stages_of(placed(schedule, lister, P, M), chain, schedule.order.span)
     chain_or_stages = chain or Chain(layers, (), (), {})
     tied = ties(schedule, chain_or_stages, stages, P, comms)
@@ -152,7 +163,7 @@ def _written(schedule: ast.Schedule, chain: Chain | None, library: Library) -> E
     program = Program(P, M, layers, stages, order=None, images=around.images, modalities=around.modalities, communicators=tuple(comms),
                       ties=tied, memory=memory(schedule.memory, P), names=tuple(t.name for t in tied))
     program = fill(program, lister, comms)
-    return replace(_common(schedule, chain, program, regions), comm_of=(0,) * len(stages))
+    return replace(_common(schedule, chain, program, regions, around.hardware), comm_of=(0,) * len(stages))
 
 
 def _frozen(trained: Program, chain: Chain, frozen: set[int]) -> Program:
@@ -162,13 +173,15 @@ def _frozen(trained: Program, chain: Chain, frozen: set[int]) -> Program:
     return restrict(trained, tuple(replace(l, trainable=i not in frozen) for i, l in enumerate(chain.layers)))
 
 
-def _common(schedule: ast.Schedule, chain: Chain | None, program: Program, regions: list[Region]) -> Elaborated:
+def _common(schedule: ast.Schedule, chain: Chain | None, program: Program, regions: list[Region], hardware: Hardware) -> Elaborated:
     words = ("ranks", "microbatches", "model", "cut", "memory", "order", "place", "images")
     spans = {w: node.span for w in words if (node := getattr(schedule, w)) is not None}
+    for overlap in schedule.device.overlaps if schedule.device else ():
+        indices(overlap.stages or (), len(program.stages), "stage", "IL204")
     return Elaborated(
         schedule.name.text, schedule, program, None, chain,
         models=tuple(w.text for w in schedule.comm), expects=schedule.expects, requires=schedule.requires, proves=schedule.proves,
-        freezing=_freezing(schedule, chain, regions), assumes=_assumptions(schedule, chain), links=schedule.links, device=schedule.device,
+        freezing=_freezing(schedule, chain, regions), assumes=_assumptions(schedule, chain), hardware=hardware,
         times=chain.times if chain else (), spans=spans, layer_spans=chain.spans if chain else ())
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Sequence
 
-from ..language import ast
+from ..language import ast, ast_machine
 from ..language.diagnostics import Diagnostic, InputError, Label, error
 from ..language.source import Span
+from ..language.units import LARGEST
 from ..program.ir import Layer, Size
+from .machine import bytes_per_parameter, logits_of
 from .names import list_of, listed, nearest
 
 LAYER_LIMIT = 100_000
@@ -38,13 +40,14 @@ class Times:
 @dataclass(frozen=True)
 class Chain:
     """`groups[name]` are the layers of a name in order, `spans[l]` where layer l is described, and
-    `glued` the borders l (between l-1 and l) that no partition may cut, with the place of their `attach`."""
+    `glued` the borders l (between l-1 and l) that no partition may cut, with the place of their `attach`. `logits[l]` is a part of the activation of l."""
 
     layers: tuple[Layer, ...]
     times: tuple[Times, ...]
     spans: tuple[Span, ...]
     groups: dict[str, Sequence[int]]
     glued: dict[int, Span] = field(default_factory=dict)
+    logits: tuple[Size, ...] = ()
 
     def resolve(self, ref: ast.LayerRef) -> Sequence[int]:
         """The layers a reference means, ascending. Raises IL107."""
@@ -69,12 +72,13 @@ def _shown(r: ast.IndexRange) -> str:
     return f"[{r.first}]" if r.first == r.last else f"[{r.first}..{r.last}]"
 
 
-def build(model: ast.Model, device: ast.Device | None = None) -> Chain:
-    """Raises IL107 (unknown names), IL103 (a name twice), IL104 (too many layers), IL201 (`attach` of layers that are no neighbours)."""
+def build(model: ast.Model, device: ast_machine.Device | None = None, memory: ast_machine.MemoryBlock | None = None) -> Chain:
+    """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers), IL201 (`attach` of layers that are no neighbours)."""
     kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.count == 0}
     layers: list[Layer] = []
     times: list[Times] = []
     spans: list[Span] = []
+    logits: list[Size] = []
     groups: dict[str, Sequence[int]] = {}
     named: dict[str, Span] = {}
 
@@ -88,7 +92,8 @@ def build(model: ast.Model, device: ast.Device | None = None) -> Chain:
     def add(name: str, properties: tuple[ast.Property, ...], span: Span) -> None:
         if len(layers) >= LAYER_LIMIT:
             raise error("IL104", f"the model has more than {LAYER_LIMIT:,} layers", span)
-        layers.append(_layer(name, properties, span))
+        logits.append(_logits(properties, memory))
+        layers.append(_layer(name, properties, logits[-1], memory, span))
         times.append(_times(properties, device))
         spans.append(span)
 
@@ -110,7 +115,9 @@ def build(model: ast.Model, device: ast.Device | None = None) -> Chain:
                     declare(item.name, first)
     if not layers:
         raise error("IL201", "the model has no layer", model.span, help="add `layer NAME { .. }`")
-    chain = Chain(tuple(layers), tuple(times), tuple(spans), groups)
+    if memory is not None and memory.logits is not None and all(l == Size() for l in logits):
+        raise error("IL101", "no layer has a `vocabulary` that `logits` could count", memory.logits.span, help="write `vocabulary 131072  tokens 4096` in the head's layer")
+    chain = Chain(tuple(layers), tuple(times), tuple(spans), groups, logits=tuple(logits))
     glued: dict[int, Span] = {}
     for item in model.items:
         if isinstance(item, ast.Attach):
@@ -154,15 +161,30 @@ def _size(quantity: ast.Quantity | None) -> Size:
     return Size(0, quantity.value) if quantity.per_image else Size(quantity.value, 0)
 
 
-def _layer(name: str, properties: tuple[ast.Property, ...], span: Span) -> Layer:
+def _logits(properties: tuple[ast.Property, ...], memory: ast_machine.MemoryBlock | None) -> Size:
+    found = {p.name: p.value for p in properties}
+    if memory is None or memory.logits is None or "vocabulary" not in found:
+        return Size()
+    return logits_of(memory.logits, found["vocabulary"].value, _size(found["tokens"]))
+
+
+def _layer(name: str, properties: tuple[ast.Property, ...], logits: Size, memory: ast_machine.MemoryBlock | None, span: Span) -> Layer:
+    """`parameters` become weights, logits a part of the activation. Raises IL104."""
     found = {p.name: p for p in properties}
     size = {k: _size(found[k].value) for k in _SIZES if k in found}
+    if logits != Size():
+        kept = size.get("activation", Size())
+        size["activation"] = Size(kept.fixed + logits.fixed, kept.per_image + logits.per_image)
     modality = found["modality"].value.text if "modality" in found else None
     weights = found["weights"].value.value if "weights" in found else 0
+    if "parameters" in found:
+        weights = found["parameters"].value.value * bytes_per_parameter(memory.weights if memory else None)
+    if max([weights, *(n for s in size.values() for n in (s.fixed, s.per_image))]) > LARGEST:
+        raise error("IL104", f"layer `{name}` has more than 2^53 bytes of weights or logits", span, help="count what one rank holds")
     return Layer(name, "frozen" not in found, modality, weights, **size, recompute="recompute" in found)
 
 
-def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> Times:
+def _times(properties: tuple[ast.Property, ...], device: ast_machine.Device | None) -> Times:
     found = {p.name: _size(p.value) for p in properties if p.name in Times.__dataclass_fields__}
     times = Times(**found)
     if times.forward is None and device is not None and (times.flops or times.hbm_bytes):
@@ -172,7 +194,7 @@ def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> T
     return times
 
 
-def _roofline(times: Times, device: ast.Device) -> Size | None:
+def _roofline(times: Times, device: ast_machine.Device) -> Size | None:
     """max(flops / peak_flops, hbm_bytes / hbm_bandwidth), rounded up to a nanosecond; each half of the backward likewise."""
     def part(pick) -> int:
         work, moved = (pick(s) if s is not None else 0 for s in (times.flops, times.hbm_bytes))

@@ -1,9 +1,12 @@
-"""Names nobody declared: what was meant, and what there is."""
+"""Names and indices nobody declared: what was meant, and what there is."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from typing import Iterable
+
+from ..language import ast
+from ..language.diagnostics import error
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
@@ -22,3 +25,14 @@ def listed(items: Iterable, last: str = "and", limit: int = 8) -> str:
     if len(items) > limit:
         return ", ".join(items[:limit]) + f" and {len(items) - limit} more"
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else "none"
+
+
+def indices(ranges: Iterable[ast.IndexRange], end: int, what: str, code: str) -> list[int]:
+    """The indices of `0, 2..5`, each below `end`."""
+    out: list[int] = []
+    for r in ranges:
+        if r.last >= end or r.first > r.last:
+            have = f"the {what}s are 0..{end - 1}" if end > 1 else f"the only {what} is 0"
+            raise error(code, f"there is no {what} {max(r.last, r.first)}: {have}" if r.last >= end else f"the range {r.first}..{r.last} is empty", r.span)
+        out += range(r.first, r.last + 1)
+    return out

@@ -14,8 +14,9 @@ from ..language.expand import expand
 from ..language.source import Span
 from ..program.ir import COLUMNS, WITH_MICROBATCH, WITH_STAGE, Communicator, Kind, Layer, Order, Program, Stage
 from .model import LAYER_LIMIT, Chain
+from .names import indices
 from .partition import even
-from .setting import MICROBATCH_LIMIT, RANK_LIMIT, comm_number, indices
+from .setting import MICROBATCH_LIMIT, RANK_LIMIT, comm_number
 
 _TIED = Kind.REDUCE_TIE
 _COLUMNS = (*COLUMNS, "at", "width")

@@ -10,6 +10,8 @@ from ..language.diagnostics import InputError, error
 from .cut import Region
 from .names import nearest
 
+WORDS = ("round_robin", "greedy", "balanced", "any")
+MEANT = "write `round_robin`, `greedy`, `balanced`, `any` or a list of ranks"
 SEARCH_LIMIT = 20_000                            # tries of the exact search before it gives up
 
 
@@ -22,7 +24,7 @@ def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[in
     """
     argument = region.arguments.get("owner")
     match argument.value if argument else None:
-        case None | ast.Word(text="round_robin"):
+        case None | ast.Word(text="round_robin" | "any"):         # any: this map stands for all of them (owners.py)
             return tuple(m % ranks for m in range(microbatches))
         case ast.Word(text="greedy"):
             return greedy(encode, slot)
@@ -37,8 +39,8 @@ def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[in
             return _listed(items, region, argument, ranks, microbatches, stretched)
         case ast.Word(text=text):
             raise error("IL209", f"no owner map is called `{text}`", argument.value.span,
-                        help=nearest(text, ("round_robin", "greedy", "balanced")) or "write `round_robin`, `greedy`, `balanced` or a list of ranks")
-    raise error("IL209", "this is no owner map", argument.value.span, help="write `round_robin`, `greedy`, `balanced` or a list of ranks")
+                        help=nearest(text, WORDS) or MEANT)
+    raise error("IL209", "this is no owner map", argument.value.span, help=MEANT)
 
 
 def gave_up(argument: ast.Argument, tries: int) -> InputError:

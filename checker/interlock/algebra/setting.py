@@ -1,18 +1,18 @@
-"""What a schedule says besides model and cut: ranks, microbatches and their modalities, communicators, memory, ties, freezing."""
+"""What a schedule says besides model and cut: ranks, microbatches and their modalities, communicators, ties, freezing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
 from typing import Iterable, Sequence
 
 from ..language import ast
 from ..language.diagnostics import Diagnostic, InputError, Label, error
 from ..language.source import Span
-from ..program.ir import Communicator, Memory, Size, Stage, Tie
+from ..program.ir import Communicator, Size, Stage, Tie
+from .machine import Hardware, hardware
 from .model import Chain
-from .names import list_of, nearest
+from .names import indices, list_of, nearest
 
 RANK_LIMIT, MICROBATCH_LIMIT = 1 << 16, 10_000_000
 
@@ -26,7 +26,7 @@ class Setting:
     images: tuple[int, ...]
     modalities: dict[str, frozenset[int]]
     stretched: bool
-    links: tuple[ast.Link, ...] = ()
+    hardware: Hardware = Hardware()
 
     def amount(self, size: Size, modality: str | None = None) -> int:
         """A quantity summed over the microbatches that have the modality."""
@@ -83,18 +83,7 @@ def setting(schedule: ast.Schedule, chain: Chain, ranks: int, microbatches: int)
         listed[name] = line.span
         members = set(indices(line.microbatches, written, "microbatch", "IL206"))
         modalities[name] = frozenset(m for m in range(M) if m % written in members)
-    return Setting(ranks, M, images, modalities, stretched, schedule.links)
-
-
-def indices(ranges: Iterable[ast.IndexRange], end: int, what: str, code: str) -> list[int]:
-    """The indices of `0, 2..5`, each below `end`."""
-    out: list[int] = []
-    for r in ranges:
-        if r.last >= end or r.first > r.last:
-            have = f"the {what}s are 0..{end - 1}" if end > 1 else f"the only {what} is 0"
-            raise error(code, f"there is no {what} {max(r.last, r.first)}: {have}" if r.last >= end else f"the range {r.first}..{r.last} is empty", r.span)
-        out += range(r.first, r.last + 1)
-    return out
+    return Setting(ranks, M, images, modalities, stretched, hardware(schedule, ranks))
 
 
 def communicators(schedule: ast.Schedule, ranks: int) -> tuple[Communicator, ...]:
@@ -105,27 +94,6 @@ def communicators(schedule: ast.Schedule, ranks: int) -> tuple[Communicator, ...
             raise error("IL103", f"two communicators are called `{node.name}`", node.name.span, help="rename one of them; `default` is the one with all ranks")
         out.append(Communicator(node.name.text, tuple(sorted(set(indices(node.ranks, ranks, "rank", "IL204"))))))
     return tuple(out)
-
-
-def memory(node: ast.MemoryBlock | None, ranks: int) -> Memory | None:
-    """Raises IL204 for a rank that does not exist."""
-    if node is None:
-        return None
-    capacity: list[int | None] = [None] * ranks
-    for line in node.capacities:
-        if not line.ranks:
-            capacity = [line.size.value] * ranks
-    for line in node.capacities:
-        for r in indices(line.ranks, ranks, "rank", "IL204"):
-            capacity[r] = line.size.value
-    return Memory(tuple(capacity), _fraction(node.gradient, (1, 1)), _fraction(node.optimizer, (0, 1)))
-
-
-def _fraction(quantity: ast.Quantity | None, default: tuple[int, int]) -> tuple[int, int]:
-    if quantity is None:
-        return default
-    common = gcd(quantity.value, quantity.scale) or 1
-    return quantity.value // common, quantity.scale // common
 
 
 def ties(schedule: ast.Schedule, chain: Chain, stages: Sequence[Stage], ranks: int, comms: list[Communicator]) -> tuple[Tie, ...]:

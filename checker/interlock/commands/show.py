@@ -37,7 +37,8 @@ def show(args, csv_options) -> int:
 
 def compare(args, csv_options) -> int:
     """Exit code: 0 drawn, 2 not."""
-    form = args.format or ("html" if args.output is not None and ENDINGS.get(args.output.suffix.lower()) == "html" else "text")
+    ending = ENDINGS.get(args.output.suffix.lower()) if args.output is not None else None
+    form = args.format or (ending if ending in ("html", "svg") else "text")
     try:
         found = [s for path in args.paths for s in _subjects(path, args, csv_options)]
         if args.schedule:
@@ -45,11 +46,17 @@ def compare(args, csv_options) -> int:
     except _Refused as refused:
         return usage(str(refused)) if str(refused) else 2
     units = not all(timed(s) for s in found)
-    pictures = [scene(s, args.comm, units=units) for s in found]
+    if units and (ran := next((s for s in found if s.measured is not None), None)) is not None:
+        other = next(s for s in found if not timed(s))
+        return usage(f"{ran.checked.name} was measured, and {other.checked.name} gives no durations to compare it with")
+    try:
+        pictures = [scene(s, args.comm, units=units) for s in found]
+    except NothingToDraw as refused:
+        return usage(str(refused))
     rows = table(pictures)
-    if form == "html":
-        from ..report.timeline import html
-        return _out(html.compare(pictures, rows), form, args.output, "compare")
+    if form in ("html", "svg"):
+        from ..report.timeline import html, svg
+        return _out({"html": html, "svg": svg}[form].compare(pictures, rows), form, args.output, "compare")
     from ..report.timeline import terminal as drawing
     return _out(drawing.compare(pictures, rows, **_canvas(args.output)), form, args.output, "compare")
 
@@ -57,12 +64,14 @@ def compare(args, csv_options) -> int:
 def table(pictures) -> list[list[str]]:
     """The figures of each schedule in a row of its own; the first row says what they are."""
     known = {k for p in pictures for k, _ in p.figures}
-    columns = [c for c in ("makespan", "bubble", "peak memory", "in flight", "transfers") if c == "makespan" or c in known]
+    columns = [c for c in ("makespan", "bubble", "steady period", "peak memory", "in flight", "transfers") if c == "makespan" or c in known]
     rows = [["schedule", *columns, "verdict"]]
     for p in pictures:
         own = dict(p.figures)
         if p.walk:
             own["makespan"] = f"stops at {own['stops at']}"
+        if p.steady is not None:
+            own["steady period"] = p.time(float(p.steady.rate))
         rows.append([p.name, *(own.get(c, "-") for c in columns), p.told])
     return rows
 

@@ -11,53 +11,71 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..program.facts import Facts
-from ..program.ir import Program
+from ..program.ir import Kind
 from .durations import Durations
+from .leaps import leap
+from .rows import WINDOW, Cyclic, by_rows
 
 MANY_RANKS = 20                                  # from here on the wave is faster (benchmarks/simulate.py)
-
-
-class Cyclic(Exception):
-    """The order waits in a circle (IL307, IL402): it has no times."""
+LONG = 64                                        # a run repeats itself after some rounds of all ranks; what has fewer rows than that is not searched
+LOOK = 64                                        # waves until it is looked for a period, at first
 
 
 @dataclass(frozen=True)
 class Needs:
     """need[i]: the row of another rank whose end row i waits for, -1: none; raw[i]: the same, where an overlap's end is that of the half that feeds."""
 
-    program: Program
     start: np.ndarray                            # first row of each rank, and the end
     need: np.ndarray
     raw: np.ndarray
     halves: np.ndarray                           # second rows of overlaps
-    stage: np.ndarray                            # of the payload that crosses, and its microbatch, where need >= 0
-    mb: np.ndarray
+    facts: Facts | None = None                   # of the program; None where the rows are no program's
 
 
 def needs(facts: Facts) -> Needs:
     """Asks that the program is one that `check` finds valid but for cycles between ranks, without collectives in its order."""
-    edges, rank = facts.data, facts.rank
-    src_rank, dst_rank = rank[edges.src], rank[edges.dst]
-    away = np.flatnonzero(src_rank != dst_rank)
-    src, dst = edges.src[away], edges.dst[away]
-    halves = np.flatnonzero(facts.overlap_head[1:] != np.arange(1, facts.n)) + 1 if facts.n else np.empty(0, dtype=np.int64)
     need = np.full(facts.n, -1, dtype=np.int64)
-    need[dst] = src
+    fp = facts.footprint
+    if facts.n and facts.S and facts.M:
+        for table, beside, crossing in ((facts.first_F, fp.prev, fp.prev >= 0), (facts.first_X, fp.next, np.take_along_axis(fp.cross, fp.next, axis=1) & (fp.next >= 0))):
+            dst, src = _beside(facts, table, beside, crossing)
+            need[dst] = src
     raw = need
+    halves = facts.second_halves
     if len(halves):                              # the event of an overlap ends with its second row
         ends = np.arange(facts.n)
         ends[halves - 1] = halves
         need = np.where(need >= 0, ends[need], -1)
-    left = np.where(edges.rule[away] == 1, facts.stage[src], facts.stage[dst])
-    stage, mb = np.zeros(facts.n, dtype=np.int64), np.zeros(facts.n, dtype=np.int64)
-    stage[dst], mb[dst] = left, facts.mb[dst]
-    return Needs(facts.program, facts.program.order.start.astype(np.int64), need, raw, halves, stage, mb)
+    return Needs(facts.program.order.start.astype(np.int64), need, raw, halves, facts)
+
+
+def _beside(facts: Facts, table: np.ndarray, beside: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of `table` (stage, microbatch), and those of the stage `beside` theirs that lie on another rank. beside, asked: [classes, stages]."""
+    rows = table.reshape(facts.S, facts.M)
+    if len(beside) == 1 and not facts.is_replicated.any():           # every microbatch goes the same way
+        rank = facts.rank_at(np.arange(facts.S), np.zeros(facts.S, dtype=np.int64))
+        stages = np.flatnonzero(asked[0] & (rank != rank[beside[0]]))
+        dst, src = rows[stages].reshape(-1), rows[beside[0, stages]].reshape(-1)
+        away = (dst >= 0) & (src >= 0)
+    else:
+        of = facts.footprint.of
+        stages, mbs = np.nonzero(asked[of].T)
+        dst, src = rows[stages, mbs], rows[beside[of[mbs], stages], mbs]
+        away = (facts.rank.take(dst) != facts.rank.take(src)) & (dst >= 0) & (src >= 0)
+    return (dst, src) if away.all() else (dst[away], src[away])
+
+
+def payload(facts: Facts, found: Needs, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(stage, microbatch) of the output that crosses, or whose gradient does, to rows that need one: the stage on its left."""
+    return np.where(facts.kind[rows] == Kind.F, facts.stage[found.raw[rows]], facts.stage[rows]), facts.mb[rows]
 
 
 def lags(facts: Facts, found: Needs, durations: Durations) -> np.ndarray | None:
     """ns that the input of each row travels, None if nothing takes any time."""
+    if durations.every_lag is not None:
+        return np.where(found.need >= 0, durations.every_lag, 0) if durations.every_lag else None
     rows = np.flatnonzero(found.need >= 0)
-    time = durations.lag(found.stage[rows], found.mb[rows], facts.rank[found.need[rows]], facts.rank[rows])
+    time = durations.lag(*payload(facts, found, rows), facts.rank[found.need[rows]], facts.rank[rows])
     if not time.any():
         return None
     lag = np.zeros(len(found.need), dtype=np.int64)
@@ -74,91 +92,50 @@ def ends(found: Needs, row: np.ndarray, lag: np.ndarray | None = None, *, releas
         row = row.copy()
         row[found.halves - 1] = 0
     ranks = len(found.start) - 1
-    out = (_wave if (ranks >= MANY_RANKS if wave is None else wave) else _by_rows)(found, row, lag, release)
+    out = (_wave if (ranks >= MANY_RANKS if wave is None else wave) else by_rows)(found, row, lag, release)
     if len(found.halves):
         out[found.halves - 1] = out[found.halves]
     return out
 
 
-def _by_rows(found: Needs, row: np.ndarray, lag: np.ndarray | None, release) -> np.ndarray:
-    """A rank goes on until it needs a row that has not ended; that row's rank wakes it."""
-    n, ranks = len(row), len(found.start) - 1
-    need, cost = found.need.tolist(), row.tolist()
-    travel = lag.tolist() if lag is not None else [0] * n
-    position, last = found.start[:-1].tolist(), found.start[1:].tolist()
-    clock = release.tolist() if release is not None else [0] * ranks
-    time = [-1] * n                              # below -1: rank -2 - time[i] sleeps until row i ends
-    more: dict[int, list[int]] = {}              # further sleepers
-    ready = list(range(ranks))[::-1]
-    while ready:
-        r = ready.pop()
-        now = clock[r]
-        for i in range(position[r], last[r]):
-            other = need[i]
-            if other >= 0:
-                came = time[other]
-                if came < 0:
-                    if came == -1:
-                        time[other] = -2 - r
-                    else:
-                        more.setdefault(other, []).append(r)
-                    position[r] = i
-                    break
-                came += travel[i]
-                if came > now:
-                    now = came
-            now += cost[i]
-            sleeper = time[i]
-            time[i] = now
-            if sleeper != -1:
-                ready.append(-2 - sleeper)
-                if i in more:
-                    ready += more.pop(i)
-        else:
-            position[r] = last[r]
-        clock[r] = now
-    if position != last:
-        raise Cyclic
-    return np.array(time, dtype=np.int64)
-
-
 def _wave(found: Needs, row: np.ndarray, lag: np.ndarray | None, release) -> np.ndarray:
-    """One row of every rank that can go on, again and again."""
-    n = len(row)
+    """One row of every rank that can go on, again and again; leaps where that repeats itself (leaps.py)."""
+    n, first, last = len(row), found.start[:-1], found.start[1:]
     time = np.full(n + 1, -1, dtype=np.int64)
     time[n] = 0                                  # the end of a need that is none
     need = np.where(found.need >= 0, found.need, n)
-    travel = lag if lag is not None else None
-    going = np.flatnonzero(np.diff(found.start))
-    at, last = found.start[:-1][going], found.start[1:][going]
-    clock = (release if release is not None else np.zeros(len(found.start) - 1, dtype=np.int64))[going].astype(np.int64)
-    while len(at):
-        came = time[need[at]]
-        ok = came >= 0
-        if not ok.all():
-            go = np.flatnonzero(ok)
-            if not len(go):
-                raise Cyclic
-            rows = at[go]
-            came = came[go]
-            if travel is not None:
-                came = came + travel[rows]
-            now = np.maximum(clock[go], came)
-            now += row[rows]
-            clock[go] = now
-            at[go] += 1
-            time[rows] = now
-        else:
-            if travel is not None:
-                came += travel[at]
-            np.maximum(clock, came, out=clock)
-            clock += row[at]
-            time[at] = clock
-            at += 1
-        over = at == last
-        if over.any():
-            keep = ~over
-            at, last, clock = at[keep], last[keep], clock[keep]
+    place, clock = first.copy(), np.zeros(len(first), dtype=np.int64) if release is None else release.astype(np.int64)
+    looks = found.facts is not None and n >= LONG * len(first) ** 2
+    waves, look = 0, LOOK if looks else n + 1
+    while (going := np.flatnonzero(place < last)).size:
+        at, now = place[going], clock[going]
+        for _ in range(min(look - waves, int((last[going] - at).min()))):
+            waves += 1
+            came = time.take(need.take(at))
+            if came.min() >= 0:
+                if lag is not None:
+                    came += lag.take(at)
+                np.maximum(now, came, out=now)
+                now += row.take(at)
+                time[at] = now
+                at += 1
+            else:
+                go = np.flatnonzero(came >= 0)
+                if not len(go):
+                    raise Cyclic
+                rows, came = at.take(go), came.take(go)
+                if lag is not None:
+                    came += lag.take(rows)
+                np.maximum(now.take(go), came, out=came)
+                came += row.take(rows)
+                time[rows] = now[go] = came
+                at[go] = rows + 1
+        place[going], clock[going] = at, now
+        if waves == look:
+            look += max(LOOK, waves // 4)
+            ahead = leap(found, row, lag, time, place, WINDOW)
+            if ahead is not None:
+                place, clock = ahead, time[ahead - 1]
     return time[:n]
 
 
@@ -177,5 +154,5 @@ def tails(found: Needs, row: np.ndarray, lag: np.ndarray | None = None, **how) -
     if lag is not None:
         travel = np.zeros(n, dtype=np.int64)
         travel[mirror(found.raw[users])] = lag[users]
-    reverse = Needs(found.program, n - found.start[::-1], need, need, mirror(found.halves - 1)[::-1], found.stage, found.mb)
+    reverse = Needs(n - found.start[::-1], need, need, mirror(found.halves - 1)[::-1])
     return ends(reverse, row[::-1], travel, **how)[::-1]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -51,8 +53,9 @@ class Machine:
     links       of every pair of ranks; `pairs[(a, b)]`, a < b, of one
     overhead    ns of every compute operation, an overlap counting as one
     speeds      of each rank, 1 where (); a duration is divided by it and rounded up
-    overlap     ns of OVERLAP(F, B): one number, or by (stage of F, stage of B); None: the longer of the two
+    overlap     ns of OVERLAP(F, B): one number, or by (stage of F, stage of B), of all others by None; not given: the longer of the two
     data        reductions over replicas of the pipeline; None: none
+    gradient    bytes that a reduction sums for each weight byte; None: those a rank keeps, as the program says
     forward_is_backward   a B or I takes what the forward takes, W nothing (as the Mpipe paper writes)
     """
 
@@ -60,8 +63,9 @@ class Machine:
     pairs: Mapping[tuple[int, int], Link] = field(default_factory=dict)
     overhead: int = 0
     speeds: tuple[Fraction | int, ...] = ()
-    overlap: int | Mapping[tuple[int, int], int] | None = None
+    overlap: int | Mapping[tuple[int, int] | None, int] | None = None
     data: DataParallel | None = None
+    gradient: Fraction | None = None
     forward_is_backward: bool = False
 
     def between(self, a: int, b: int) -> Link:
@@ -74,6 +78,7 @@ class Durations:
 
     `beside[i]`: row i is a reduction that runs beside the rank's order. `payload[k, s]`: bytes of the output of stage s in microbatches of
     kind k, `kind_of[m]`. `fixed`: ns of every transfer, whatever its bytes; None: by `machine`. `again`: durations of another program by the same rule.
+    `facts`: those of `program`, computed once for all that ask.
     """
 
     program: Program
@@ -84,14 +89,22 @@ class Durations:
     kind_of: np.ndarray
     fixed: int | None = None
     again: Callable[[Program], Durations] | None = None
+    facts: Facts | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def every_lag(self) -> int | None:
+        """ns of every transfer between stages, if they all take the same."""
+        if self.fixed is not None:
+            return self.fixed
+        if all(l == Link() for l in (self.machine.links, *self.machine.pairs.values())):
+            return 0
+        times = self._by_link(self.machine.links)
+        return int(times.flat[0]) if not self.machine.pairs and (times == times.flat[0]).all() else None
 
     def lag(self, stage: np.ndarray, mb: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
         """ns of the transfers of the output (or its gradient) of each stage in each microbatch, from rank src to rank dst."""
-        if self.fixed is not None:
-            return np.full(len(stage), self.fixed, dtype=np.int64)
-        links = [self.machine.links, *self.machine.pairs.values()]
-        if all(l == Link() for l in links):
-            return np.zeros(len(stage), dtype=np.int64)
+        if self.every_lag is not None:
+            return np.full(len(stage), self.every_lag, dtype=np.int64)
         kind = self.kind_of[mb]
         out = self._by_link(self.machine.links)[kind, stage]
         for (a, b), link in self.machine.pairs.items():
@@ -136,10 +149,11 @@ def by_kind(program: Program, times: Mapping[Kind, int | Sequence[int]], transfe
 
 def _kinds(program: Program, facts: Facts) -> tuple[list[tuple[int, int]], np.ndarray]:
     """The (class, images) that occur, and the number of each microbatch's."""
-    pairs = [(int(c), int(i)) for c, i in zip(facts.footprint.of, program.images)]
-    kinds = sorted(set(pairs)) or [(0, 1)]
-    number = {k: n for n, k in enumerate(kinds)}
-    return kinds, np.array([number[p] for p in pairs], dtype=np.int64)
+    if not facts.M:
+        return [(0, 1)], np.empty(0, dtype=np.int64)
+    images, which = np.unique(np.array(program.images), return_inverse=True)
+    codes, kind_of = np.unique(facts.footprint.of * len(images) + which, return_inverse=True)
+    return [(int(c) // len(images), int(images[c % len(images)])) for c in codes], kind_of
 
 
 def layer_costs(layers: Sequence[Layer], present: np.ndarray, times: Sequence[Times], images: int, forward_is_backward: bool = False):
@@ -209,19 +223,23 @@ def _rows(program: Program, facts: Facts, tables, lacking, kind_of, payload, mac
     n = facts.n
     row = np.zeros(n, dtype=np.int64)
     beside = np.zeros(n, dtype=bool)
-    at = np.flatnonzero((facts.kind <= int(Kind.W)) & facts.placed)
-    if len(at):
-        kind, k, s = facts.kind[at].astype(np.int64), kind_of[facts.mb[at]], facts.stage[at]
-        if lacking is not None:
-            missing = lacking[kind, k, s]
+    of_table = (facts.kind <= int(Kind.W)) & facts.placed
+    at = slice(None) if of_table.all() else np.flatnonzero(of_table)
+    if of_table.any():
+        _, kinds, stages = tables.shape
+        index = facts.kind[at].astype(np.int64) * (kinds * stages) + facts.stage[at]          # into the table, which is small
+        if kinds > 1:
+            index += kind_of[facts.mb[at]] * stages
+        if lacking is not None and (lacking >= 0).any():
+            missing = lacking.reshape(-1).take(index)
             if (missing >= 0).any():
                 i = int(np.flatnonzero(missing >= 0)[0])
-                raise NoTimes(_lack(program, int(missing[i]), Kind(int(kind[i]))))
-        largest = max(int(x) for x in tables.reshape(-1))
+                raise NoTimes(_lack(program, int(missing[i]), Kind(int(facts.kind[at][i]))))
+        largest = max(*(int(x) for x in tables.reshape(-1)), *(machine.overlap.values() if isinstance(machine.overlap, Mapping) else (machine.overlap or 0,)))
         travels = 0 if fixed is not None else max((l.time(int(payload.max())) for l in (machine.links, *machine.pairs.values())), default=0)
         if (largest + machine.overhead + travels) * n * _slowest(machine) > LONGEST:
             raise NoTimes("a step of this schedule takes longer than 36 years")
-        row[at] = tables.astype(np.int64)[kind, k, s]
+        row[at] = tables.astype(np.int64).reshape(-1).take(index)
     _overlaps(program, facts, row, machine)
     if machine.overhead:
         work = np.flatnonzero(IS_COMPUTE[facts.kind] & (facts.kind != Kind.LOSS))
@@ -229,8 +247,9 @@ def _rows(program: Program, facts: Facts, tables, lacking, kind_of, payload, mac
     for r, speed in enumerate(machine.speeds):
         speed = Fraction(speed)
         a, b = program.order.start[r:r + 2]
-        row[a:b] = -(-row[a:b] * speed.denominator // speed.numerator)
-    found = Durations(program, row, beside, machine, payload, kind_of, fixed, again)
+        part = row[a:b].astype(object) if int(row[a:b].max(initial=0)) * speed.denominator >= 1 << 62 else row[a:b]
+        row[a:b] = -(-part * speed.denominator // speed.numerator)
+    found = Durations(program, row, beside, machine, payload, kind_of, fixed, again, facts)
     if not program.inserted:
         _transfers(facts, row, found)
     _reductions(program, facts, row, beside, machine)
@@ -242,13 +261,13 @@ def _slowest(machine: Machine) -> Fraction:
 
 
 def _overlaps(program: Program, facts: Facts, row: np.ndarray, machine: Machine) -> None:
-    halves = np.flatnonzero(facts.overlap_head != np.arange(facts.n))
+    halves = facts.second_halves
     if not len(halves):
         return
     both = np.maximum(row[halves - 1], row[halves])
     if isinstance(machine.overlap, Mapping):
         stages = lambda i: (int(facts.stage[i - 1]), int(facts.stage[i])) if facts.kind[i - 1] == Kind.F else (int(facts.stage[i]), int(facts.stage[i - 1]))
-        both = np.array([machine.overlap.get(stages(i), b) for i, b in zip(halves.tolist(), both.tolist())], dtype=np.int64)
+        both = np.array([machine.overlap.get(stages(i), machine.overlap.get(None, b)) for i, b in zip(halves.tolist(), both.tolist())], dtype=np.int64)
     elif machine.overlap is not None:
         both[:] = machine.overlap
     row[halves], row[halves - 1] = both, both
@@ -270,9 +289,12 @@ def _transfers(facts: Facts, row: np.ndarray, found: Durations) -> None:
 
 def _reductions(program: Program, facts: Facts, row: np.ndarray, beside: np.ndarray, machine: Machine) -> None:
     """REDUCE of a Sharded stage: over the replicas of the pipeline. Of a Replicated one: over its ranks, then likewise. Others: latency alone."""
-    gradient = program.memory.gradient if program.memory is not None else (1, 1)
-    size = lambda stage: sum(-(-l.weights * gradient[0] // gradient[1]) for l in program.layers[stage.first:stage.last] if l.trainable)
-    for i in np.flatnonzero(np.isin(facts.kind, (int(Kind.REDUCE), int(Kind.REDUCE_TIE), int(Kind.COLL)))).tolist():
+    gradient = machine.gradient
+    if gradient is None:
+        gradient = Fraction(*program.memory.gradient) if program.memory is not None else Fraction(1)
+    size = lambda stage: sum(math.ceil(l.weights * gradient) for l in program.layers[stage.first:stage.last] if l.trainable)
+    rows = np.flatnonzero(facts.kind >= int(Kind.REDUCE))
+    for i in rows[np.isin(facts.kind[rows], (int(Kind.REDUCE), int(Kind.REDUCE_TIE), int(Kind.COLL)))].tolist():
         kind, total = Kind(int(facts.kind[i])), 0
         n = size(program.stages[int(facts.stage[i])]) if kind == Kind.REDUCE and facts.stage_ok[i] else 0
         if facts.is_collective[i]:
@@ -306,14 +328,20 @@ def _lack(program: Program, layer: int, kind: Kind) -> str:
 
 
 def machine_of(schedule, **options) -> Machine:
-    """The machine that the `link` lines of an elaborated schedule describe. `options`: further fields of Machine."""
-    def link(node, base: Link) -> Link:
+    """The machine that an elaborated schedule, or its setting, describes. `options`: further fields of Machine, which go before its own."""
+    hardware, device = schedule.hardware, schedule.hardware.device
+    def link(node, base: Link = Link()) -> Link:
         return Link(node.latency.value if node.latency else base.latency, node.bandwidth.value if node.bandwidth else base.bandwidth)
-    base, pairs = Link(), {}
-    for node in schedule.links:
+    base = Link()
+    for node in hardware.links:
         if node.ranks is None:
             base = link(node, base)
-    for node in schedule.links:
-        if node.ranks is not None:
-            pairs[min(node.ranks), max(node.ranks)] = link(node, base)
-    return Machine(base, pairs, **options)
+    pairs = {(min(node.ranks), max(node.ranks)): link(node, base) for node in hardware.links if node.ranks is not None}
+    found = {"speeds": hardware.speeds, "gradient": hardware.gradient}
+    if device is not None:
+        times = {o.stages and tuple(s.first for s in o.stages): o.time.value for o in device.overlaps}
+        found["overhead"] = device.overhead.value if device.overhead else 0
+        found["overlap"] = times or None
+    if hardware.replicas is not None:
+        found["data"] = DataParallel(hardware.replicas.count.value, link(hardware.replicas), not hardware.replicas.blocking)
+    return Machine(base, pairs, **{**found, **options})

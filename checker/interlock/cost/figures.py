@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -41,7 +42,8 @@ class Figures:
     """Of a step: the makespan in ns, those of each rank, and rates.
 
     bubble: idle time over all ranks / (ranks * makespan). span_bubble: that of the zero-bubble paper, (cost - work) / cost, cost the largest
-    span of a rank and work the compute of that rank. period: ns a microbatch once the schedule repeats itself, None where it does not.
+    span of a rank and work the compute of that rank. period: ns a microbatch once the schedule repeats itself, which it does every `every`
+    microbatches; None where it does not.
     """
 
     makespan: int
@@ -49,6 +51,7 @@ class Figures:
     bubble: Fraction
     span_bubble: Fraction
     period: Fraction | None = None
+    every: int | None = None
 
     def shown(self) -> dict:
         """By name, in the words of the report."""
@@ -63,82 +66,98 @@ class Figures:
 
 def figures(timeline: Timeline) -> Figures:
     """The figures of a run."""
-    p, T = timeline.program, timeline.makespan
-    busy, talks = _intervals(timeline)
-    ranks = tuple(_rank(T, busy[r], talks[r]) for r in range(p.ranks))
-    idle = sum(r.bubble for r in ranks)
-    longest = max(ranks, key=lambda r: r.span, default=None)
-    return Figures(T, ranks, Fraction(idle, p.ranks * T) if T else Fraction(0),
-                   Fraction(longest.span - longest.compute, longest.span) if longest and longest.span else Fraction(0), period(timeline))
-
-
-def _intervals(timeline: Timeline) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """[n, 2] of each rank: its compute operations (an overlap once), and the unions of its transfers and collectives; in order of time."""
-    facts = Facts(timeline.program)
+    p, facts = timeline.program, Facts(timeline.program)
     takes = timeline.end > timeline.start
-    collective = facts.is_collective | (facts.kind == Kind.REDUCE) | (facts.kind == Kind.REDUCE_DATA)
-    busy, talks = [], []
-    for a, b in zip(facts.program.order.start[:-1], facts.program.order.start[1:]):
-        rows = np.arange(a, b)[takes[a:b]]
-        work = rows[IS_COMPUTE[facts.kind[rows]] & (facts.overlap_head[rows] == rows)]
-        busy.append(np.stack([timeline.start[work], timeline.end[work]], axis=1))
-        talk = rows[IS_TRANSFER[facts.kind[rows]] | collective[rows]]
-        talks.append(union(np.stack([timeline.start[talk], timeline.end[talk]], axis=1)))
-    return busy, talks
+    work = np.flatnonzero(takes & IS_COMPUTE[facts.kind] & (facts.overlap_head == np.arange(facts.n)))
+    talk = np.flatnonzero(takes & (IS_TRANSFER[facts.kind] | facts.is_collective | (facts.kind == Kind.REDUCE) | (facts.kind == Kind.REDUCE_DATA)))
+    at = lambda rows: Intervals(facts.rank[rows], timeline.start[rows], timeline.end[rows])
+    return summary(p.ranks, timeline.makespan, at(work), (at(talk),), period(facts, timeline.end))
 
 
-def union(intervals: np.ndarray) -> np.ndarray:
-    """The union of intervals [n, 2] as disjoint intervals in order."""
-    if not len(intervals):
-        return intervals.reshape(0, 2)
-    ordered = intervals[np.argsort(intervals[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(ordered[:, 1])
-    new = np.r_[True, ordered[1:, 0] > reach[:-1]]
-    last = np.flatnonzero(np.r_[new[1:], True])
-    return np.stack([ordered[new, 0], reach[last]], axis=1)
+def summary(ranks: int, makespan: int, work: Intervals, talk: Sequence[Intervals], steady: Period | None) -> Figures:
+    """Figures from what is busy when. work: disjoint on each rank and in the order of time; talk: transfers and collectives, in any order."""
+    found = _ranks(ranks, makespan, work, talk)
+    idle = sum(r.bubble for r in found)
+    longest = max(found, key=lambda r: r.span, default=None)
+    return Figures(makespan, found, Fraction(idle, ranks * makespan) if makespan else Fraction(0),
+                   Fraction(longest.span - longest.compute, longest.span) if longest and longest.span else Fraction(0),
+                   steady and steady.rate, steady and steady.every)
 
 
-def _rank(T: int, work: np.ndarray, talk: np.ndarray) -> Rank:
-    length = lambda x: int((x[:, 1] - x[:, 0]).sum())
-    K = length(talk)
-    overlap = length(_common(talk, work))
-    first, last = (int(work[:, 0].min()), int(work[:, 1].max())) if len(work) else (T, T)
-    warmup = residual = cooldown = 0
-    at = 0
-    for a, b in [*union(np.concatenate([work, talk])).tolist(), [T, T]]:      # gaps in which the rank neither computes nor talks
-        low, high = at, a
-        warmup += max(0, min(high, first) - low)
-        cooldown += max(0, high - max(low, last))
-        residual += max(0, min(high, last) - max(low, first))
-        at = max(at, b)
-    return Rank(length(work), K, overlap, _idle(T, work, talk), warmup, residual, cooldown, last - first)
+@dataclass(frozen=True)
+class Intervals:
+    """[start[i], end[i]) on rank[i], none empty; those of work are ordered by rank."""
+
+    rank: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def on(self, begin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(starts, ends) on one axis, where that of rank r begins at begin[r]."""
+        base = begin.take(self.rank)
+        return self.start + base, self.end + base
+
+    def of(self, rank: int) -> Intervals:
+        mine = self.rank == rank
+        return Intervals(self.rank[mine] - rank, self.start[mine], self.end[mine])
 
 
-def _idle(T: int, work: np.ndarray, talk: np.ndarray) -> int:
-    """Time in [0, T] at which a rank does nothing, by a sweep over all begins and ends."""
-    events = sorted([(int(t), +1) for t in np.concatenate([work[:, 0], talk[:, 0]])] + [(int(t), -1) for t in np.concatenate([work[:, 1], talk[:, 1]])])
-    idle, at, depth = 0, 0, 0
-    for t, step in events:
-        if depth == 0:
-            idle += t - at
-        depth, at = depth + step, t
-    return idle + T - at
+def _ranks(P: int, T: int, work: Intervals, talk: Sequence[Intervals]) -> tuple[Rank, ...]:
+    """All ranks at once: their axes of time are laid behind one another, with a gap of one between them."""
+    if P > 1 and P * (T + 1) >= 1 << 62:         # they do not fit
+        return tuple(rank for r in range(P) for rank in _ranks(1, T, work.of(r), [x.of(r) for x in talk]))
+    begin = np.arange(P + 1) * (T + 1)
+    start, end = work.on(begin)
+    a, b = _union([x.on(begin) for x in talk])
+    busy = _union([(start, end), (a, b)])
+    cut = np.searchsorted(start, begin)          # first operation of each rank, and the end
+    has = cut[1:] > cut[:-1]
+    first, last = begin[:-1] + T, begin[:-1] + T             # of a rank that computes nothing all is warmup
+    first[has], last[has] = start[cut[:-1][has]], end[cut[1:][has] - 1]
+    compute, comm, either = (_lengths(x, y, begin) for x, y in ((start, end), (a, b), busy))
+    bubble = T - either
+    low, high = np.concatenate([begin[:-1], last]), np.concatenate([first, begin[:-1] + T])
+    warmup, cooldown = (high - low - _between(a, b, low, high)).reshape(2, P)
+    rows = np.stack([compute, comm, compute + comm - either, bubble, warmup, bubble - warmup - cooldown, cooldown, last - first], axis=1)
+    return tuple(Rank(*line) for line in rows.tolist())
 
 
-def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The intersection of two lists of disjoint intervals, each in order of time."""
-    b = b[np.argsort(b[:, 0], kind="stable")]
-    out, i, j = [], 0, 0
-    a, b = a.tolist(), b.tolist()
-    while i < len(a) and j < len(b):
-        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if low < high:
-            out.append((low, high))
-        if a[i][1] < b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return np.array(out, dtype=np.int64).reshape(-1, 2)
+def _lengths(start: np.ndarray, end: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """How long disjoint intervals in order are together, on each rank."""
+    cut = np.searchsorted(start, begin)
+    has = cut[1:] > cut[:-1]
+    out = np.zeros(len(has), dtype=np.int64)
+    if has.any():
+        out[has] = np.add.reduceat(end - start, cut[:-1][has])
+    return out
+
+
+def _union(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The union of intervals (starts, ends) as disjoint ones in order. Which end is whose does not matter."""
+    parts = [p for p in parts if len(p[0])]
+    if not parts:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    lengths = {int(x) for a, b in parts for x in ((b - a).min(), (b - a).max())}
+    start = np.concatenate([a for a, _ in parts])
+    start.sort(kind="stable")                    # fast where they come in a few ascending runs
+    if len(lengths) == 1:
+        end = start + lengths.pop()
+    else:
+        end = np.concatenate([b for _, b in parts])
+        end.sort(kind="stable")
+    new = np.flatnonzero(start[1:] > end[:-1])   # as many have ended as had begun
+    return start[np.r_[0, new + 1]], end[np.r_[new, len(end) - 1]]
+
+
+def _between(start: np.ndarray, end: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How much of disjoint intervals in order lies in each [low, high)."""
+    if not len(start):
+        return np.zeros(len(low), dtype=np.int64)
+    total = np.concatenate([[0], np.cumsum(end - start)])
+    def before(times):
+        begun = np.searchsorted(start, times, side="right")
+        return total[begun] - np.where(begun > 0, np.maximum(end[begun - 1] - times, 0), 0)
+    return before(high) - before(low)
 
 
 def memory_over_time(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -158,40 +177,60 @@ def memory_over_time(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
     return out
 
 
-def period(timeline: Timeline) -> Fraction | None:
-    """ns a microbatch in the repeating part: the (max,+) eigenvalue, measured as the growth between microbatches k apart.
+@dataclass(frozen=True)
+class Period:
+    """Every `every` microbatches take `every * rate` ns."""
+
+    rate: Fraction
+    every: int
+
+
+def period(facts: Facts, end: np.ndarray) -> Period | None:
+    """The (max,+) eigenvalue of the repeating part, measured as the growth between microbatches k apart; `end` of each row.
 
     The smallest k for which every stage's F and backward of microbatch m + k end exactly g after those of m, over a stretch of max(2k, 8) microbatches
-    or more; then g / k. None where there is no such stretch (few microbatches, or unequal ones).
+    or more; then g / k. k goes up to a third of the microbatches, and to `_longest_k`. None where there is no such stretch (few microbatches, or unequal ones).
     """
-    ends = _by_microbatch(timeline)
-    for k in range(1, ends.shape[1] // 3 + 1):
-        growth = ends[:, k:] - ends[:, :-k]
-        steady = (growth == growth[:1]).all(axis=0) & np.r_[False, growth[0, 1:] == growth[0, :-1]]
-        run = _longest_run(steady)
-        if run is not None and run[1] - run[0] >= max(2 * k, 8) - 1:
-            return Fraction(int(growth[0, run[0]]), k)
+    ends = _by_microbatch(facts, end)
+    lines, M = ends.shape
+    if not lines:
+        return None
+    few = ends[np.unique(np.linspace(0, lines - 1, 9).astype(int))]          # most k fail on these already
+    for k in range(1, min(M // 3, _longest_k(facts)) + 1):
+        for part in (few[:1], few, ends):
+            found = _stretch(part, k)
+            if found is None:
+                break
+        else:
+            return Period(Fraction(found, k), k)
     return None
 
 
-def _longest_run(flags: np.ndarray) -> tuple[int, int] | None:
-    edges = np.flatnonzero(np.diff(np.r_[False, flags, False].astype(np.int8)))
-    if not len(edges):
+def _longest_k(facts: Facts) -> int:
+    """Microbatches in flight, twice over: schedules repeat after no more, and the search stays linear in the operations."""
+    return max(64, 2 * facts.S)
+
+
+def _stretch(ends: np.ndarray, k: int) -> int | None:
+    """The growth over k microbatches in the longest stretch in which it is the same on all lines, if that is long enough."""
+    growth = ends[:, k:] - ends[:, :-k]
+    steady = np.r_[False, growth[0, 1:] == growth[0, :-1]]
+    need = max(2 * k, 8) - 1
+    if np.count_nonzero(steady) < need:
         return None
-    starts, stops = edges[::2], edges[1::2]
-    i = int(np.argmax(stops - starts))
-    return int(starts[i]), int(stops[i])
+    if len(growth) > 1:
+        steady &= (growth == growth[:1]).all(axis=0)
+    edges = np.flatnonzero(np.diff(np.r_[False, steady, False].astype(np.int8)))
+    lengths = edges[1::2] - edges[::2]
+    return int(growth[0, edges[2 * int(np.argmax(lengths))]]) if len(lengths) and lengths.max() >= need else None
 
 
-def _by_microbatch(timeline: Timeline) -> np.ndarray:
+def _by_microbatch(facts: Facts, end: np.ndarray) -> np.ndarray:
     """[2 * stages, M] ends of F and of I or B, for the stages that every microbatch visits with both, else only F."""
-    facts = Facts(timeline.program)
-    S, M = facts.S, facts.M
-    lines = []
-    for table in (facts.first_F, facts.first_X):
-        rows = table.reshape(S, M) if S and M else np.empty((0, 0), dtype=np.int64)
-        lines += [timeline.end[line] for line in rows if (line >= 0).all()]
-    return np.array(lines, dtype=np.int64) if lines else np.empty((0, 0), dtype=np.int64)
+    if not facts.S or not facts.M:
+        return np.empty((0, 0), dtype=np.int64)
+    rows = np.concatenate([facts.first_F.reshape(facts.S, facts.M), facts.first_X.reshape(facts.S, facts.M)])
+    return end.take(rows[(rows >= 0).all(axis=1)])
 
 
 # ---- in words --------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..program.facts import IS_SEND, IS_TRANSFER, Facts
+from ..program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
 from ..program.ir import Kind, Program
 from ..program.transfers import insert
 from ..rules.communication import Transfers
@@ -14,6 +14,7 @@ from ..rules.waits import AFTER, QUEUE, WaitGraph, wait_graph
 from . import compute
 from .compute import Cyclic
 from .durations import Durations, Link
+from .figures import Figures, Intervals, figures, period, summary
 from .timeline import Timeline
 
 FREE = "free"                                    # inserted transfers: each takes its time and waits for its payload alone
@@ -42,12 +43,50 @@ def simulate(program: Program, durations: Durations, model: str = "pair", *, pla
 
 def makespan(program: Program, durations: Durations, model: str = "pair") -> int:
     """The end of the step alone. Raises Cyclic."""
-    facts = Facts(program)
-    if program.inserted and not facts.is_collective.any() and not reduces(program, durations):
-        found = compute.needs(facts)
-        end = compute.ends(found, durations.row, compute.lags(facts, found, durations))
-        return int(end.max()) if len(end) else 0
-    return simulate(program, durations, model, critical=False).makespan
+    run = _edges(program, durations)
+    if run is None:
+        return simulate(program, durations, model, critical=False).makespan
+    return int(run.end.max(initial=0))
+
+
+def figures_of(program: Program, durations: Durations, model: str = "pair") -> Figures:
+    """The figures of simulate's run. Raises Cyclic. Of inserted transfers in a fraction of its time: none is written."""
+    run = _edges(program, durations)
+    if run is None:
+        return figures(simulate(program, durations, model, critical=False))
+    facts, end, lag, row = run.facts, run.end, run.lag, durations.row
+    works = IS_COMPUTE[facts.kind] & (row > 0)
+    works[facts.second_halves] = False
+    at = slice(None) if works.all() else np.flatnonzero(works)
+    talk = ()
+    if lag is not None:
+        travels, forward = lag > 0, facts.kind == Kind.F
+        to = np.concatenate([np.flatnonzero(travels & forward), np.flatnonzero(travels & ~forward)])         # each almost in the order of time: they sort fast
+        by = run.found.need.take(to)
+        leaves = end.take(by)
+        arrives = leaves + lag.take(to)
+        talk = tuple(Intervals(facts.rank.take(side), leaves, arrives) for side in (by, to))
+    return summary(program.ranks, int(end.max(initial=0)), Intervals(facts.rank[at], (end - row)[at], end[at]), talk, period(facts, end))
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """A run of inserted transfers on the rows of the program itself: lag[i] before row i starts its input has left row found.need[i]."""
+
+    facts: Facts
+    found: compute.Needs
+    lag: np.ndarray | None
+    end: np.ndarray
+
+
+def _edges(program: Program, durations: Durations) -> _Edges | None:
+    """None where transfers are written or a reduction may take time. Raises Cyclic."""
+    facts = durations.facts if durations.facts is not None and durations.program is program else Facts(program)
+    if not program.inserted or facts.is_collective.any() or reduces(program, durations):
+        return None
+    found = compute.needs(facts)
+    lag = compute.lags(facts, found, durations)
+    return _Edges(facts, found, lag, compute.ends(found, durations.row, lag))
 
 
 def reduces(program: Program, durations: Durations) -> bool:
@@ -75,7 +114,7 @@ def _by_edges(facts: Facts, durations: Durations, written: Program, later: Durat
     starts[place], ends[place] = start, end
     arrives = np.flatnonzero(found.need >= 0)
     forward = facts.kind[arrives] == Kind.F
-    at = found.stage[arrives], found.mb[arrives]
+    at = compute.payload(facts, found, arrives)
     sends, recvs = np.empty(len(arrives), dtype=np.int64), np.empty(len(arrives), dtype=np.int64)
     M = facts.M
     for mine, send, recv in ((forward, Kind.SEND_F, Kind.RECV_F), (~forward, Kind.SEND_B, Kind.RECV_B)):

@@ -244,6 +244,8 @@ def _fit(encode: Sequence[int], d: Deadlines, limit: int, tries: list[int]) -> t
     """A map that exposes at most `limit`, by depth-first search over the encodes in order; loads known to fail are not tried again."""
     P, jobs = len(d.begins), d.order
     begins, feeds, gather = d.begins.tolist(), d.feeds.tolist(), d.gather.tolist()
+    if jobs and len({(encode[m], *gather[m]) for m in jobs}) == 1 and all(feeds[a] <= feeds[b] for a, b in zip(jobs, jobs[1:])):
+        return _fit_equal(encode, d, limit)
     alike = {r: min(q for q in range(P) if begins[q] == begins[r] and (d.gather[:, q] == d.gather[:, r]).all()) for r in range(P)}
     load, chosen, failed = [0] * P, [], set()
     left = [0]
@@ -288,6 +290,18 @@ def _fit(encode: Sequence[int], d: Deadlines, limit: int, tries: list[int]) -> t
             return tuple(owner)
         stack.append([] if state() in failed else options(len(chosen)))
     return None
+
+
+def _fit_equal(encode: Sequence[int], d: Deadlines, limit: int) -> tuple[int, ...] | None:
+    """The same for encodes of one length, due in the order in which they come: the ends that ranks can offer, the earliest to the first."""
+    jobs, owner = d.order, [m % len(d.begins) for m in range(len(encode))]
+    takes, gather = encode[jobs[0]], d.gather[jobs[0]].tolist()
+    ends = sorted((k * takes + gather[r], r) for r, begins in enumerate(d.begins.tolist()) for k in range(1, len(jobs) + 1) if k * takes <= begins + limit)
+    if len(ends) < len(jobs) or any(end > int(d.feeds[m]) + limit for (end, _), m in zip(ends, jobs)):
+        return None
+    for (_, r), m in zip(ends, jobs):
+        owner[m] = r
+    return tuple(owner)
 
 
 # ---- encodes in any bubble before their deadline ------------------------------------------------------------

@@ -22,7 +22,7 @@ _CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`data`: str, int, Decimal, None, a list of values, or a dict from str to values. `span`: its text."""
+    """`data`: str, int, bool, Decimal, None, a list of values, or a dict from str to values. `span`: its text."""
 
     data: object
     span: Span
@@ -38,6 +38,8 @@ def describe(value: Value) -> str:
     match value.data:
         case None:
             return "`null`"
+        case bool():
+            return f"`{str(value.data).lower()}`"
         case str() as text:
             return f"`{shorten(text)}`"
         case list() as items:
@@ -68,10 +70,10 @@ def decode(data: bytes) -> str:
 
 
 class Reader:
-    """Reads values from a text, one after another. `words` admits bare words as strings and parentheses as lists."""
+    """Reads values from a text, one after another. `words` admits bare words as strings and parentheses as lists, `booleans` true and false."""
 
-    def __init__(self, source: Source, start: int = 0, words: bool = False):
-        self._source, self._words, self._count = source, words, 0
+    def __init__(self, source: Source, start: int = 0, words: bool = False, booleans: bool = False):
+        self._source, self._words, self._booleans, self._count = source, words, booleans, 0
         self._at = start
         self._scan()
 
@@ -114,6 +116,8 @@ class Reader:
             value = Decimal(text) if "." in text else int(text)
         elif kind == "word" and (text == "null" or self._words):
             value = None if text == "null" else text
+        elif kind == "word" and self._booleans and text in ("true", "false"):
+            value = text == "true"
         else:
             raise self.wrong("a value")
         self._scan()
@@ -174,9 +178,9 @@ class Reader:
         entries[name] = self._value(depth + 1)
 
 
-def read_json(source: Source) -> Value:
-    """The one value of a JSON text: strings, integers and decimals, null, lists, objects. Raises IL104, IL112."""
-    reader = Reader(source)
+def read_json(source: Source, booleans: bool = False) -> Value:
+    """The one value of a JSON text: strings, integers and decimals, null, lists, objects; true and false if asked. Raises IL104, IL112."""
+    reader = Reader(source, booleans=booleans)
     value = reader.value()
     if not reader.done():
         raise reader.wrong("the end of the file", "a file holds one value")

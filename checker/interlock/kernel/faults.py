@@ -198,13 +198,14 @@ def replicated_reductions(v: View) -> Faults:
 
 
 def _tied_on_rank(v: View) -> Iterator[tuple[int, list[int], list[int]]]:
-    """(rank, rows of REDUCE_TIE of one name there, stages of the tie declared under that name that lie there)."""
-    stages_of: dict = {}
-    for name, stages, _ in v.ties:
-        for s in stages:
-            stages_of.setdefault((name, v.home[s]), set()).add(s)
-    for (r, name), rows in _by_rank(v, REDUCE_TIE, column=v.name).items():
-        yield r, rows, [*stages_of.get((name, r), ()), *stages_of.get((name, -1), ())]
+    """(rank, rows of REDUCE_TIE of one name there, stages of the tie declared under that name of which the rank lists work or a reduction)."""
+    stages_of = {name: stages for name, stages, _ in v.ties}
+    tied = _by_rank(v, REDUCE_TIE, column=v.name)
+    here: dict = {}
+    for i in (i for k in (W, B, REDUCE, REDUCE_ALL) for i in v.rows[k]) if tied else ():
+        here.setdefault(v.rank[i], set()).add(v.stage[i])
+    for (r, name), rows in tied.items():
+        yield r, rows, [s for s in stages_of.get(name, frozenset()) & here.get(r, set()) if v.home[s] in (r, -1)]
 
 
 def after_works(v: View) -> Faults:

@@ -94,7 +94,7 @@ def _valid(v: View, claim: dict, model: str) -> str:
     for a, name, b in waits(v, model):
         if times[a] >= times[b]:
             raise Malformed(f"the wait {_event(v, a)} -> {_event(v, b)} ({name}) does not go forward in time")
-    return "no rule finds an error and every wait goes forward in time"
+    return "no rule finds an error and every wait goes forward in time" + "; a fragment: what it lacks is not asked" * v.fragment
 
 
 def _event(v: View, e: int) -> str:
@@ -161,10 +161,10 @@ def _invariant(v: View, claim: dict) -> str:
     """The fully trained program is valid, and for every choice of the bits nothing present needs something absent."""
     bits = integers(claim.get("bits"), 0, len(v.trainable), "bits")
     require(len(set(bits)) == len(bits) and all(v.trainable[l] for l in bits), "bits lists a layer twice, or one that is not trainable")
-    require(v.inserted, "the program's transfers are not inserted")
-    _valid(v, claim, "buffered")                  # inserted: the same under every model
+    require(not v.fragment, "the program is a fragment: what a freezing leaves of it is not known")
+    _valid(v, claim, "buffered" if v.inserted else _model(claim))          # inserted: the same under every model
     found = needs_something_absent(v, bits)
-    require(found is None, f"under some choice of the bits a row needs one that is absent: {found}")
+    require(found is None, f"under some choice of the bits a row is there and one it needs is not: {found}")
     return "the order holds for every choice of the bits"
 
 

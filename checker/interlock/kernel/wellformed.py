@@ -114,6 +114,7 @@ def read(plain) -> View:
         require(type(field(t, "name", "a tie")) is str, "a tie's name is not a string")
         stages = frozenset(integers(field(t, "stages", "a tie"), 0, v.S, "a tie's stages"))
         v.ties.append((number.get(t["name"], -1), stages, integer(field(t, "comm", "a tie"), 0, len(v.members), "a tie's comm")))
+    require(len({t["name"] for t in plain["ties"]}) == len(v.ties), "two ties have one name")
     _memory(v, get("memory"))
     _order(v, get("order"), texts(get("kinds"), "kinds"), same_name)
     return v

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .source import Span
+
+if TYPE_CHECKING:
+    from .ast_machine import Device, Link, MemoryBlock, Replicas
 
 # ---- words and numbers -------------------------------------------------------------------------
 
@@ -146,8 +150,8 @@ class Prove:
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """name: forward, backward, backward_input, backward_weight, activation, until_weight, output, weights, workspace,
-    flops, hbm_bytes (value: Quantity); modality (value: Word); frozen, recompute (value: None)."""
+    """name: forward, backward, backward_input, backward_weight, activation, until_weight, output, weights, parameters,
+    workspace, vocabulary, tokens, flops, hbm_bytes (value: Quantity); modality (value: Word); frozen, recompute (value: None)."""
 
     name: str
     value: Quantity | Word | None
@@ -261,42 +265,6 @@ class Presence:
 class CommunicatorDef:
     name: Word
     ranks: tuple[IndexRange, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """`capacity 64GiB`, for all ranks (ranks empty), or `capacity 80GiB on ranks 0, 4..7`, which goes before it."""
-
-    size: Quantity
-    ranks: tuple[IndexRange, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryBlock:
-    """gradient, optimizer: bytes per weight byte (`number`), None where not given."""
-
-    capacities: tuple[Capacity, ...]
-    gradient: Quantity | None
-    optimizer: Quantity | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """`link { .. }`, ranks None: every pair; `link 3-4 { .. }`: one pair, both directions."""
-
-    ranks: tuple[int, int] | None
-    latency: Quantity | None
-    bandwidth: Quantity | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    peak_flops: Quantity | None
-    hbm_bandwidth: Quantity | None
     span: Span
 
 
@@ -557,6 +525,7 @@ class Schedule:
     memory: MemoryBlock | None
     links: tuple[Link, ...]
     device: Device | None
+    replicas: Replicas | None
     freezes: tuple[Freeze, ...]
     ties: tuple[TieDef, ...]
     assumptions: tuple[Assume, ...]

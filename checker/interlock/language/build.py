@@ -5,9 +5,12 @@ A method gets the place of its rule and what the rule's parts became; words and 
 
 from __future__ import annotations
 
-from . import ast
+from . import ast, ast_machine
 from .build_base import TARGETS, Base, Part, rule
+from .build_machine import Machines
 from .build_program import Orders, Skeletons
+
+COUNTS = ("parameters", "vocabulary", "tokens")
 
 
 class Models(Base):
@@ -42,11 +45,23 @@ class Models(Base):
         if "backward" in seen and (half := seen.get("backward_input") or seen.get("backward_weight")):
             self.twice("`backward` beside one of its halves", half.span, seen["backward"].span,
                        "give `backward`, or `backward_input` and `backward_weight`")
+        if "weights" in seen and (counted := seen.get("parameters")):
+            self.twice("`parameters` beside `weights`", counted.span, seen["weights"].span, "give the bytes, or the number of parameters")
+        if len(half := [seen[word] for word in ("vocabulary", "tokens") if word in seen]) == 1:
+            self.fail("IL101", f"`{half[0].name}` stands alone", half[0].span, "logits are counted from both: `vocabulary 131072  tokens 4096`")
         return properties
 
     @rule
     def property(self, span, name, quantity):
-        return ast.Property(str(name), self._amount(quantity.value, str(name), quantity.tag == "per image"), span)
+        amount = self._amount(quantity.value, str(name), quantity.tag == "per image")
+        self._whole_model(str(name), amount)
+        if str(name) in COUNTS and amount.scale != 1:
+            self.fail("IL102", f"`{name}` is a whole number", amount.span, f"write `{name} {-(-amount.value // amount.scale)}`")
+        return ast.Property(str(name), amount, span)
+
+    def _whole_model(self, name: str, amount: ast.Quantity) -> None:
+        if amount.per_image and name in ("weights", "parameters", "vocabulary"):
+            self.fail("IL102", f"`{name}` does not grow with the images of a microbatch", amount.span, "delete `per image`")
 
     @rule
     def modality(self, span, name):
@@ -116,42 +131,8 @@ class Models(Base):
     def list(self, span, *items):
         return ast.ListValue(items, span)
 
-    # ---- the machine ----------------------------------------------------------------------------
 
-    @rule
-    def memory(self, span, *parts):
-        once = self._once([p for p in parts if isinstance(p, Part)], "`memory`")
-        capacities = tuple(p for p in parts if isinstance(p, ast.Capacity))
-        plain = [c for c in capacities if not c.ranks]
-        if len(plain) > 1:
-            self.twice("`capacity` is given twice for all ranks", plain[1].span, plain[0].span, "say for which: `capacity 80GiB on ranks 0, 1`")
-        return ast.MemoryBlock(capacities, once.get("gradient"), once.get("optimizer"), span)
-
-    @rule
-    def capacity(self, span, number, *ranges):
-        return ast.Capacity(self._amount(number, "capacity"), ranges, span)
-
-    @rule
-    def link(self, span, *parts):
-        numbers = [self._int(p) for p in parts if getattr(p, "type", "") == "NUMBER"]
-        once = self._once([p for p in parts if isinstance(p, Part)], "this link")
-        return ast.Link((numbers[0].value, numbers[1].value) if numbers else None, once.get("latency"), once.get("bandwidth"), span)
-
-    @rule
-    def device(self, span, *parts):
-        once = self._once(parts, "`device`")
-        return ast.Device(once.get("peak_flops"), once.get("hbm_bandwidth"), span)
-
-    def _field(name):
-        def method(self, span, number):
-            return Part(name, self._amount(number, name), span)
-        return rule(method)
-
-    gradient, optimizer, latency, bandwidth = map(_field, ("gradient", "optimizer", "latency", "bandwidth"))
-    peak_flops, hbm_bandwidth = map(_field, ("peak_flops", "hbm_bandwidth"))
-
-
-class Builder(Models, Orders, Skeletons):
+class Builder(Models, Machines, Orders, Skeletons):
     """`base` is the place of the text's first character; `start` returns the File."""
 
     @rule
@@ -170,8 +151,8 @@ class Builder(Models, Orders, Skeletons):
                            if isinstance(s, Part) and s.tag != "require" or type(s) in _SINGLE], f"schedule `{name}`")
         return ast.Schedule(
             self._word(name), once.get("ranks"), once.get("microbatches"), once.get("comm", ()), once.get("model"), once.get("images"),
-            pick(ast.Presence), once.get("cut"), pick(ast.CommunicatorDef), once.get("memory"), pick(ast.Link), once.get("device"),
-            pick(ast.Freeze), pick(ast.TieDef), pick(ast.Assume), pick(ast.ForAnyFreezing),
+            pick(ast.Presence), once.get("cut"), pick(ast.CommunicatorDef), once.get("memory"), pick(ast_machine.Link), once.get("device"),
+            once.get("replicas"), pick(ast.Freeze), pick(ast.TieDef), pick(ast.Assume), pick(ast.ForAnyFreezing),
             tuple(c for s in statements if isinstance(s, Part) and s.tag == "require" for c in s.value),
             once.get("place"), once.get("order"), pick(ast.Expect), pick(ast.Prove), span)
 
@@ -182,12 +163,6 @@ class Builder(Models, Orders, Skeletons):
     @rule
     def microbatches(self, span, number):
         return Part("microbatches", self._positive(number, "microbatches"), span)
-
-    def _positive(self, token, what: str) -> ast.Int:
-        number = self._int(token)
-        if number.value == 0:
-            self.fail("IL102", f"`{what} 0`: expected at least 1", number.span, f"write `{what} 1` or more")
-        return number
 
     @rule
     def comm(self, span, *words):
@@ -227,6 +202,7 @@ class Builder(Models, Orders, Skeletons):
     @rule
     def assume(self, span, layer, name, low, high):
         ends = [self._amount(q.value, str(name), q.tag == "per image") for q in (low, high)]
+        self._whole_model(str(name), ends[0])
         if ends[0].value > ends[1].value:
             self.fail("IL102", "this interval is empty", low.span.to(high.span), "write the smaller value first")
         return ast.Assume(layer, str(name), *ends, span)
@@ -249,5 +225,5 @@ class Builder(Models, Orders, Skeletons):
         return Part("under", words, span)
 
 
-_SINGLE = {ast.Model: "model", ast.Images: "images", ast.Cut: "cut", ast.MemoryBlock: "memory", ast.Device: "device",
-           ast.Place: "place", ast.Order: "order"}
+_SINGLE = {ast.Model: "model", ast.Images: "images", ast.Cut: "cut", ast_machine.MemoryBlock: "memory", ast_machine.Device: "device",
+           ast_machine.Replicas: "replicas", ast.Place: "place", ast.Order: "order"}

@@ -17,7 +17,7 @@ TARGETS = ("torch", "torchtitan", "hyperparallel", "npu")
 _LONGEST_NAME = 128
 _MOST_KEPT = 1000                               # diagnostics; a million wrong operations are no more use than these
 
-_VALUES = frozenset("""NAME SKELETON_NAME OP_WORD CAPITALS NUMBER STRING OPS OP_REPEAT PROPERTY VALID INVALID UNKNOWN VACUOUS IMAGE FRAGMENT INSERTED
+_VALUES = frozenset("""NAME SKELETON_NAME OP_WORD CAPITALS NUMBER STRING OPS OP_REPEAT PROPERTY VALID INVALID UNKNOWN VACUOUS IMAGE WEIGHT PARAMETER VOCABULARY FRAGMENT INSERTED
     WRITTEN SHARDED REPLICATED OVERLAP GROUP COMPARE PLUS MINUS TIMES DIV MOD""".split())
 
 
@@ -74,6 +74,12 @@ class Base:
             value = 1
         return ast.Int(value, self._place(token))
 
+    def _positive(self, token, what: str) -> ast.Int:
+        number = self._int(token)
+        if number.value == 0:
+            self.fail("IL102", f"`{what} 0`: expected at least 1", number.span, f"write `{what} 1` or more")
+        return number
+
     def _amount(self, token, field: str = "", per_image: bool = False) -> ast.Quantity:
         span = self._place(token)
         try:
@@ -85,7 +91,7 @@ class Base:
         if amount.dimension != wanted:
             if amount.value:
                 units = WRITTEN_UNITS.get(wanted)
-                self.fail("IL102", f"expected {PHRASE[wanted]} after `{field}`, not `{token}`", span,
+                self.fail("IL102", f"expected {PHRASE[wanted]} after `{field.split()[0]}`, not `{token}`", span,
                           f"units: {units}" if units else "write the number alone")
             return ast.Quantity(0, wanted, span, 1, per_image)
         return ast.Quantity(amount.value, amount.dimension, span, amount.scale, per_image)

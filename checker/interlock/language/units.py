@@ -35,7 +35,10 @@ WRITTEN_UNITS = {
 DIMENSION = {
     "forward": "time", "backward": "time", "backward_input": "time", "backward_weight": "time",
     "activation": "bytes", "until_weight": "bytes", "output": "bytes", "weights": "bytes", "workspace": "bytes",
-    "hbm_bytes": "bytes", "flops": "flop", "capacity": "bytes", "gradient": "number", "optimizer": "number",
+    "hbm_bytes": "bytes", "flops": "flop", "parameters": "number", "vocabulary": "number", "tokens": "number", "capacity": "bytes",
+    **{f"{part} per weight byte": "number" for part in ("gradient", "master", "optimizer")},
+    **{f"{part} per parameter": "bytes" for part in ("weights", "gradient", "master", "optimizer")}, "logits per vocabulary entry": "bytes",
+    "overhead": "time", "overlap": "time", "speed": "number",
     "latency": "time", "bandwidth": "bytes/s", "peak_flops": "flop/s", "hbm_bandwidth": "bytes/s",
 }
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from .units import DIMENSION, PHRASE, UNITS
 
-PROPERTIES = ("forward", "backward", "backward_input", "backward_weight", "activation", "until_weight", "output", "weights", "workspace", "flops", "hbm_bytes")
-_LAYER = {p: f"{p} {PHRASE[DIMENSION[p]].split('`')[1]}" for p in PROPERTIES} | {"modality": "modality vision", "frozen": "frozen", "recompute": "recompute"}
+PROPERTIES = ("forward", "backward", "backward_input", "backward_weight", "activation", "until_weight", "output", "weights", "parameters", "workspace",
+              "vocabulary", "tokens", "flops", "hbm_bytes")
+_LAYER = {p: f"{p} {PHRASE[DIMENSION[p]].split('`')[1]}" if "`" in PHRASE[DIMENSION[p]] else f"{p} 4096" for p in PROPERTIES} | {"modality": "modality vision", "frozen": "frozen", "recompute": "recompute"}
 _CLAIMS = {"": "FIGURE <= BOUND"}
 _STEPS = {"": "F(i)", "let": "let n = EXPRESSION", "for": "for i in 0 ..< n { .. }", "if": "if CONDITION { .. } else { .. }",
           "overlap": "overlap { F(i)  B(j) }", "group": "group { SEND_F(i)  RECV_B(j) }", "body": "body"}
@@ -20,7 +21,7 @@ STATEMENTS: dict[str, dict[str, str]] = {
         "ranks": "ranks 4", "microbatches": "microbatches 64", "comm": "comm pair", "model": 'model { .. }` or `model "profile.toml"',
         "images": "images [1, 0, 2]", "modality": "modality vision in microbatches 0, 2..5", "cut": "cut { NAME = LAYERS : SKELETON(..) }",
         "communicator": "communicator seam = ranks 0..3", "memory": "memory { capacity 64GiB }", "link": "link { latency 20us  bandwidth 200GB/s }",
-        "device": "device { peak_flops 989TFLOP/s  hbm_bandwidth 3.3TB/s }", "freeze": "freeze vit[0..11]` or `freeze stage 0",
+        "device": "device { peak_flops 989TFLOP/s  hbm_bandwidth 3.3TB/s }", "replicas": "replicas 8 { latency 5us  bandwidth 100GB/s }", "freeze": "freeze vit[0..11]` or `freeze stage 0",
         "tie": "tie embed, head", "assume": "assume vit.forward in [2ms, 9ms]", "for": "for any freezing of vit", "require": "require { peak <= 60GiB }",
         "place": "place { rank 0: 0, 3 }", "fragment": "fragment order transfers written { .. }", "order": "order transfers written { rank 0: 0F0 .. }",
         "trace": "trace { rank 0: send(1, a0) .. }", "expect": "expect valid` or `expect invalid IL402 under pair", "prove": "prove { deadlock_free under blocking }"},
@@ -29,9 +30,12 @@ STATEMENTS: dict[str, dict[str, str]] = {
     "layers": _LAYER, "layer": _LAYER, "kind": _LAYER,
     "pattern": {"": '"M" = mamba'},
     "cut": {"": "NAME = LAYERS : SKELETON(..)"},
-    "memory": {"capacity": "capacity 64GiB", "gradient": "gradient 1 per weight byte", "optimizer": "optimizer 8 per weight byte"},
+    "memory": {"capacity": "capacity 64GiB", "weights": "weights 2B per parameter", "gradient": "gradient 1 per weight byte",
+               "master": "master 4B per parameter", "optimizer": "optimizer 8 per weight byte", "logits": "logits 4B per vocabulary entry"},
     "link": {"latency": "latency 20us", "bandwidth": "bandwidth 200GB/s"},
-    "device": {"peak_flops": "peak_flops 989TFLOP/s", "hbm_bandwidth": "hbm_bandwidth 3.3TB/s"},
+    "replicas": {"latency": "latency 5us", "bandwidth": "bandwidth 100GB/s", "blocking": "blocking"},
+    "device": {"peak_flops": "peak_flops 989TFLOP/s", "hbm_bandwidth": "hbm_bandwidth 3.3TB/s", "overhead": "overhead 5us", "speed": "speed 0.8 on ranks 2, 3",
+               "overlap": "overlap 3ms on stages 0, 7"},
     "place": {"rank": "rank 0: 0, 3", "replicated": "replicated 4: owner [0, 1]"},
     "order": {"rank": "rank 0: 0F0 0B0"}, "trace": {"rank": "rank 0: send(1, a0)"},
     "require": _CLAIMS, "prove": _CLAIMS,
@@ -42,7 +46,7 @@ STATEMENTS: dict[str, dict[str, str]] = {
 
 _HEADERS: dict[str, str] = {
     "schedule": "schedule _ {", "skeleton": "skeleton _ ( ) sharded {", "model": "model {", "layers": "layers _ [ 1 ] {", "layer": "layer _ {",
-    "kind": "kind _ {", "cut": "cut {", "memory": "memory {", "link": "link {", "device": "device {", "place": "place {", "require": "require {",
+    "kind": "kind _ {", "cut": "cut {", "memory": "memory {", "link": "link {", "replicas": "replicas 1 {", "device": "device {", "place": "place {", "require": "require {",
     "order": "order transfers written {", "trace": "trace {", "fragment": "trace {", "prove": "prove {", "rank": "rank _ {", "for": "for _ in 0 ..< 1 {",
     "if": "if _ {", "overlap": "overlap {", "group": "group {",
 }
@@ -56,6 +60,7 @@ _TERMINALS = {
 }
 _OPERATORS = frozenset("PLUS MINUS TIMES DIV MOD COMPARE AND OR LPAR".split())
 _NUMBER_AFTER = {**{f: PHRASE[d] for f, d in DIMENSION.items()},
+                 **dict.fromkeys(("gradient", "master", "optimizer"), "a number, or a size for each parameter"), "logits": PHRASE["bytes"],
                  "ranks": "whole numbers or a range such as `0..3`", "rank": "the number of a rank", "microbatches": "a whole number"}
 _NAME_AFTER = {"schedule": "a name for the schedule", "skeleton": "a name for the skeleton", "comm": "a communication model, such as `pair`,",
                "under": "a communication model, such as `pair`,", "layer": "a name for the layer", "layers": "a name for the layers",

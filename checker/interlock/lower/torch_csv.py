@@ -35,6 +35,9 @@ class TorchCsv:
             yield HELD_SENDS, True
 
     def write(self, plan: Plan, program: Program) -> str:
+        start = program.order.start.tolist()
+        if idle := [r for r in range(program.ranks) if start[r] == start[r + 1]]:
+            raise NotExpressible(f"rank {idle[0]} runs nothing, and PyTorch's runtime needs a stage on every rank")
         try:
             return torch_csv.write(program)
         except torch_csv.NotExpressible as error:

@@ -68,7 +68,7 @@ class Facts:
 
     def rank_at(self, stage: np.ndarray, mb: np.ndarray) -> np.ndarray:
         """rank(s, m) for arrays of stages and microbatches in range."""
-        out = self._stage_rank[stage]
+        out = self._stage_rank.take(stage)
         for s in self._replicated:
             hit = np.flatnonzero(stage == s)
             if len(hit):
@@ -102,7 +102,18 @@ class Facts:
     @cached_property
     def placed(self) -> np.ndarray:
         """Stage, microbatch and rank right: such a row takes part in the relations."""
-        return self.stage_ok & self.mb_ok & self.rank_ok
+        return np.ones(self.n, dtype=bool) if self._all_placed else self.stage_ok & self.mb_ok & self.rank_ok
+
+    @cached_property
+    def _all_placed(self) -> bool:
+        """The usual case, in a few passes: compute operations alone, every microbatch visits every stage, and each is where it belongs."""
+        return bool(self.n and self.M and HAS_MICROBATCH[self.kind].all() and min(self.stage.min(), self.mb.min()) >= 0 and self.stage.max() < self.S
+                    and self.mb.max() < self.M and self.footprint.on_path.all() and (self.rank_at(self.stage, self.mb) == self.rank).all())
+
+    @cached_property
+    def place(self) -> np.ndarray:
+        """stage * M + mb of each row."""
+        return self.stage * self.M + self.mb
 
     @cached_property
     def is_collective(self) -> np.ndarray:
@@ -130,9 +141,9 @@ class Facts:
     def first(self, kind: Kind, anywhere: bool = False) -> np.ndarray:
         """First row of each (stage, microbatch) among the placed rows of a kind, or among those `anywhere`; -1: none. Index stage * M + mb."""
         table = np.full(self.S * self.M, -1, dtype=np.int64)
-        ok = self.stage_ok & self.mb_ok if anywhere else self.placed
-        rows = np.flatnonzero((self.kind == kind) & ok)[::-1]
-        table[self.stage[rows] * self.M + self.mb[rows]] = rows
+        of_kind = self.kind == kind
+        rows = np.flatnonzero(of_kind if self._all_placed else of_kind & (self.stage_ok & self.mb_ok if anywhere else self.placed))[::-1]
+        table[self.place.take(rows)] = rows
         return table
 
     @cached_property
@@ -148,7 +159,9 @@ class Facts:
 
     @cached_property
     def first_X(self):
-        return np.where(self.first_I >= 0, self.first_I, self.first_B)
+        if not (self.kind == Kind.I).any():
+            return self.first_B
+        return np.where(self.first_I >= 0, self.first_I, self.first_B) if (self.kind == Kind.B).any() else self.first_I
 
     @cached_property
     def first_I(self):
@@ -210,10 +223,15 @@ class Facts:
     def overlap_head(self) -> np.ndarray:
         """The row that names each row's event among compute operations: the first half of an overlap, else itself."""
         head = np.arange(self.n)
-        rows = np.flatnonzero((self.launch >= 0) & IS_COMPUTE[self.kind])
-        same = rows[1:][self.launch[rows[1:]] == self.launch[rows[:-1]]] if len(rows) else rows
-        head[same] = same - 1
+        head[self.second_halves] -= 1
         return head
+
+    @cached_property
+    def second_halves(self) -> np.ndarray:
+        """Second rows of overlaps."""
+        rows = np.flatnonzero(self.launch >= 0)
+        rows = rows[IS_COMPUTE[self.kind[rows]]]
+        return rows[1:][self.launch[rows[1:]] == self.launch[rows[:-1]]]
 
     @cached_property
     def collective_key(self) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from ..language.diagnostics import Diagnostic, Label
 from ..language.source import Source, Sources, Span
 from ..program.ir import Program
 from ..rules.finding import Finding
-from ..rules.memory import show_bytes
+from ..rules.memory import MOMENT, show_bytes
 from .snippet import GAP, Place, lines_of
 from .style import Paint, safe
 
@@ -45,7 +45,7 @@ def operation(program: Program, row: int) -> str:
 
 def _message(finding: Finding) -> str:
     """Of bytes too many the first clause; what is live stands in the notes."""
-    return finding.message.split(", while ")[0] if "live" in finding.data else finding.message
+    return finding.message.split(MOMENT)[0] if "live" in finding.data else finding.message
 
 
 def _figures(finding: Finding, program: Program | None) -> Iterator[str]:

@@ -13,6 +13,8 @@ from ..program.facts import IS_COMPUTE, Facts
 from ..program.ir import Kind
 from .finding import Finding, Mark, Severity
 
+MOMENT = ", while "                              # what follows it in a message says what is live
+STATIC = ("weights", "gradients", "optimizer state")
 PARTS = ("stash", "stash until W", "output", "gradient")
 
 
@@ -38,19 +40,20 @@ class Usage:
     @cached_property
     def static(self) -> list[int]:
         """Weights, gradients and optimizer state a rank holds, in bytes."""
+        return [sum(parts) for parts in self.static_parts]
+
+    @cached_property
+    def static_parts(self) -> list[tuple[int, ...]]:
+        """For each rank the bytes of each of STATIC."""
         p = self.facts.program
         memory = p.memory
         per = lambda ratio, weights: -(-weights * ratio[0] // ratio[1])
-        out = [0] * p.ranks
+        out = np.zeros((p.ranks, len(STATIC)), dtype=object)
         for stage in p.stages:
-            total = 0
             for layer in p.layers[stage.first:stage.last]:
-                total += layer.weights
-                if layer.trainable and memory is not None:
-                    total += per(memory.gradient, layer.weights) + per(memory.optimizer, layer.weights)
-            for r in range(p.ranks) if stage.replicated else (stage.rank,):
-                out[r] += total
-        return out
+                state = [per(ratio, layer.weights) for ratio in (memory.gradient, memory.optimizer)] if layer.trainable and memory is not None else [0, 0]
+                out[slice(None) if stage.replicated else stage.rank] += np.array([layer.weights, *state], dtype=object)
+        return [tuple(parts) for parts in out.tolist()]
 
     @cached_property
     def _tables(self):
@@ -264,7 +267,7 @@ def _over(usage: Usage, r: int, limit: int, others: dict[int, int], code: str, r
         Mark(first, f"the oldest {name} still live") for name, _, _, first in held[:1] if first != row)
     message = (f"rank {r} needs {show_bytes(usage.peaks[r])}, {show_bytes(usage.peaks[r] - limit)} more than {what} ({show_bytes(limit)})"
                + (", as " + _also(others) if others else "")
-               + (f", while {p.show(row)} runs: static {show_bytes(usage.static[r])}" + (", " + text if text else "") if row >= 0 else ""))
+               + (f"{MOMENT}{p.show(row)} runs: static {show_bytes(usage.static[r])}" + (", " + text if text else "") if row >= 0 else ""))
     return Finding(code, rule, message, marks, "fewer microbatches in flight, a smaller stage on this rank, or more capacity; the fullest rank counts, not the mean",
                    rank=r, data={"peak": usage.peaks[r], "limit": limit, "static": usage.static[r], "excess": usage.peaks[r] - limit, "others": {str(q): n for q, n in others.items()},
                                  "live": [{"part": n, "count": c, "bytes": b} for n, c, b, _ in held]})

@@ -1,11 +1,12 @@
 """One query over all freezings: does the order of the fully trained program serve every one of them (spec/footprint.md)?
 
-The program's transfers are put in along its linearisation, once. For a freezing, derive deletes from that program what the gates of
+Its transfers are written, or put in along its linearisation, once. A freezing deletes from that program what the gates of
 program/transfers.py's `restrict` close (gates.py). Asked is for trainable bits under which
 
-* (a) two present operations stand against a wait between them, the times of the fully trained certificate fixed: those of the compute
-  order, and those of the written program under `blocking`, whose waits contain the other models'. Deleting operations adds no wait
-  that these do not contain: prev and next don't depend on the bits, and `order` and `block` are chains along a rank.
+* (a) two present operations stand against a wait between them, the times of the fully trained certificate fixed. Transfers inserted: those of
+  the compute order, and those of the written program under `blocking`, whose waits contain the other models'. Transfers written: those of the
+  one model asked. Deleting operations adds no wait that these do not contain: prev and next don't depend on the bits, both ends of a transfer
+  are deleted together, and `order`, `queue` and `block` are chains along a rank.
 * (b) an operation is present and one it needs is not, the other end of a transfer and the other members of a reduction included.
 * (c) what is present differs from the footprint.
 * (d) where the program carries bytes, a rank holds more than its capacity, or more than it ever does with all of the layers trained.
@@ -16,14 +17,14 @@ trained program keeps the rules that no freezing touches (IL303, IL304, IL309 to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...program.facts import Facts
 from ...program.ir import Kind, Program
-from ...program.linearise import Times, compute_times
+from ...program.linearise import compute_times
 from ...program.transfers import insert
 from ...rules.communication import Transfers
 from ...rules.waits import REASONS, WaitGraph, wait_graph
@@ -48,7 +49,10 @@ class Holds:
 
 @dataclass(frozen=True)
 class Fails:
-    """`bits`: the layers that are frozen, as few as fail; `rows` of `program`, which has its transfers written; `code`: the rule broken."""
+    """`bits`: the layers that are frozen, as few as fail; `rows` of `program`, which has its transfers written; `code`: the rule broken.
+
+    The failing program is what freezing these layers leaves of `program`.
+    """
 
     bits: tuple[int, ...]
     what: str
@@ -57,21 +61,19 @@ class Fails:
     code: str = ""
 
 
-def invariant(trained: Program, layers: Sequence[int], *, written: Program | None = None, limits: Sequence[int | None] | None = None,
-              timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Holds | Fails | Unknown:
-    """Whether the fully trained program, its transfers inserted, serves every freezing of any of the layers.
+def invariant(trained: Program, layers: Sequence[int], *, model: str | None = None, written: Program | None = None,
+              limits: Sequence[int | None] | None = None, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Holds | Fails | Unknown:
+    """Whether the fully trained program serves every freezing of any of the layers.
 
-    `written`: the program with its transfers where derive places them; default: along its own linearisation. Where it carries bytes, (d) is
-    asked too, with `limits` (default: its capacities) for the ranks. Other layers keep their bits. `second`: cvc5 is asked too (query.py).
-    Raises ValueError if transfers of `trained` are written, or a layer is frozen or out of range.
+    `model`: under which, if its transfers are written; if they are inserted the answer is that of every model. `written`: an inserted program with
+    its transfers where derive places them; default: along its own linearisation. Where it carries bytes, (d) is asked too, with `limits` (default:
+    its capacities) for the ranks. Other layers keep their bits. `second`: cvc5 is asked too (query.py). Raises ValueError for a fragment, and if a
+    layer is frozen or out of range.
     """
-    facts = _checked(trained, layers)
-    times = compute_times(facts)
-    if not times.complete:
-        rows = tuple(r for r in times.stuck if r >= 0)
-        return Fails((), "the fully trained program waits in a cycle", rows, trained, "IL307")
     try:
-        question = _Question(trained, layers, facts, times, written, limits)
+        question = _Question(trained, layers, model, written, limits)
+    except _Cyclic as cycle:
+        return cycle.fails
     except TooLarge as reason:
         return Unknown(str(reason))
     session = Session(question.query, timeout_ms)
@@ -95,13 +97,13 @@ def invariant(trained: Program, layers: Sequence[int], *, written: Program | Non
     return Fails(frozen, found.what, found.rows, question.written, found.code)
 
 
-def invariance_query(trained: Program, layers: Sequence[int], *, written: Program | None = None, limits: Sequence[int | None] | None = None) -> Query:
+def invariance_query(trained: Program, layers: Sequence[int], *, model: str | None = None, written: Program | None = None,
+                     limits: Sequence[int | None] | None = None) -> Query:
     """The query that `invariant` asks: unsat iff the order serves every freezing; `fails.dep` is (a) and (b), `fails.foot` (c), `fails.mem` (d).
 
     Raises ValueError likewise, and for a cyclic order; TooLarge if there are too many bytes to tell apart.
     """
-    facts = _checked(trained, layers)
-    return _Question(trained, layers, facts, compute_times(facts), written, limits).query
+    return _Question(trained, layers, model, written, limits).query
 
 
 def freezing_query(written: Program, layers: Sequence[int]) -> Query:
@@ -121,9 +123,17 @@ def freezing_query(written: Program, layers: Sequence[int]) -> Query:
     return query
 
 
-def _checked(trained: Program, layers: Sequence[int]) -> Facts:
-    if not trained.inserted or trained.fragment:
-        raise ValueError("invariance is asked of a complete program whose transfers are inserted")
+class _Cyclic(ValueError):
+    """The fully trained program itself fails: it waits in a cycle."""
+
+    def __init__(self, rows: Sequence[int], program: Program, code: str):
+        self.fails = Fails((), "the fully trained program waits in a cycle", tuple(rows), program, code)
+        super().__init__(self.fails.what)
+
+
+def _checked(trained: Program, layers: Sequence[int], model: str | None) -> Facts:
+    if trained.fragment or not (trained.inserted or model):
+        raise ValueError("invariance is asked of a complete program, under a model if its transfers are written")
     wrong = [l for l in layers if not 0 <= l < len(trained.layers) or not trained.layers[l].trainable]
     if wrong:
         raise ValueError(f"not a trained layer: {', '.join(map(str, wrong))}")
@@ -131,17 +141,27 @@ def _checked(trained: Program, layers: Sequence[int]) -> Facts:
 
 
 class _Question:
-    def __init__(self, trained: Program, layers: Sequence[int], facts: Facts, times: Times, placed: Program | None, limits):
+    def __init__(self, trained: Program, layers: Sequence[int], model: str | None, placed: Program | None, limits: Sequence[int | None] | None):
         self.query = Query("sat: bits of a freezing that the order of the fully trained program does not serve; unsat: it serves every one", "QF_LIA")
-        self.written = placed or insert(trained, times)
-        written, symbolic = Facts(self.written), frozenset(layers)
+        facts, symbolic = _checked(trained, layers, model), frozenset(layers)
+        self.written, self._code = trained, "IL307" if trained.inserted else "IL402"
+        if trained.inserted:
+            model, times = ALL_MODELS, compute_times(facts)
+            if not times.complete:
+                raise _Cyclic([r for r in times.stuck if r >= 0], trained, self._code)
+            self.written = placed or insert(trained, times)
+        written = Facts(self.written)
         feet = Feet(self.query, trained, facts.footprint.present, symbolic)
         self._gates = Gates(self.query, self.written, feet)
         dep, foot = Suspects(self.query, "dep"), Suspects(self.query, "foot")
         parts = {"dep": dep, "foot": foot}
-        self._waits(facts, wait_graph(facts, Transfers(facts), ALL_MODELS), times.time, dep)
-        waits = wait_graph(written, Transfers(written), ALL_MODELS)
-        self._waits(written, waits, graph_engine.solve(waits).time, dep)
+        if trained.inserted:
+            self._waits(facts, wait_graph(facts, Transfers(facts), model), times.time, dep)
+        waits = wait_graph(written, Transfers(written), model)
+        solution = graph_engine.solve(waits)
+        if solution.walk and not trained.inserted:
+            raise _Cyclic([e for a, _, _ in solution.walk for word, e in (a,) if word == "op"], self.written, self._code)
+        self._waits(written, waits, solution.time, dep)
         self._needs(written, dep)
         compare(written, feet, self._gates.present, foot, exact=True)
         if self.written.memory is not None:
@@ -153,19 +173,36 @@ class _Question:
         self.query.add("ask", either(*(self.query.define("ask", f"fails.{name}", part.any) for name, part in parts.items())))
 
     def _waits(self, facts: Facts, graph: WaitGraph, time: np.ndarray, suspects: Suspects) -> None:
-        """(a): of the waits between two groups, the one with the least time between its ends."""
-        group = self._gates.groups(facts)
+        """(a): of the waits between two groups, the one with the least time between its ends. A launch is there while one of its members is."""
+        group, gates = self._groups(facts, graph)
         row = self._written_rows(facts)
         slack = time[graph.dst] - time[graph.src]
         index = np.lexsort((slack, group[graph.dst], group[graph.src]))
         left, right = group[graph.src[index]], group[graph.dst[index]]
         new = np.ones(len(index), dtype=bool)
         new[1:] = (left[1:] != left[:-1]) | (right[1:] != right[:-1])
+        show = lambda e: facts.program.show(e) if e < facts.n else "a launch"
         for e in index[new].tolist():
             a, b = int(graph.src[e]), int(graph.dst[e])
             late = f"(not (< {numeral(time[a])} {numeral(time[b])}))"
-            what = f"{facts.program.show(b)} does not come after {facts.program.show(a)} ({REASONS[graph.reason[e]]})"
-            suspects.add(both(self._gates.of(int(group[a])), self._gates.of(int(group[b])), late), "IL307", what, [row[a], row[b]])
+            what = f"{show(b)} does not come after {show(a)} ({REASONS[graph.reason[e]]})"
+            suspects.add(both(gates(int(group[a])), gates(int(group[b])), late), self._code, what,
+                         [row[x] for x in (a, b) if x < facts.n])
+
+    def _groups(self, facts: Facts, graph: WaitGraph) -> tuple[np.ndarray, Callable[[int], str]]:
+        """The group of each event, and the gate of a group: those of the rows, and below 0 those of launches, by the groups of their members."""
+        group = self._gates.groups(facts)
+        if not len(graph.launches):
+            return group, self._gates.of
+        number: dict[tuple[int, ...], int] = {}
+        launch = facts.launch
+        members: dict[int, set[int]] = {int(l): set() for l in graph.launches}
+        for row in np.flatnonzero(np.isin(launch, graph.launches)).tolist():
+            members[int(launch[row])].add(int(group[row]))
+        of = [-1 - number.setdefault(tuple(sorted(members[int(l)])), len(number)) for l in graph.launches]
+        kinds = list(number)
+        gates = lambda g: self._gates.of(g) if g >= 0 else either(*map(self._gates.of, kinds[-1 - g]))
+        return np.concatenate([group, np.repeat(np.array(of, dtype=group.dtype), 2)]), gates
 
     def _written_rows(self, facts: Facts) -> np.ndarray:
         """Where each row stands in the written program; -1 if it is not clear."""

@@ -79,7 +79,8 @@ def _reductions(facts: Facts) -> Iterator[Need]:
     rows = np.flatnonzero((facts.kind == Kind.REDUCE) & facts.placed)
     table = np.full(p.ranks * facts.S, -1, dtype=np.int64)
     table[(facts.rank[rows] * facts.S + facts.stage[rows])[::-1]] = rows[::-1]
-    yield Need(weights, table[facts.rank[weights] * facts.S + facts.stage[weights]], "IL308", "the reduction of its gradients", as_weight=True)
+    if not p.reductions_inserted:
+        yield Need(weights, table[facts.rank[weights] * facts.S + facts.stage[weights]], "IL308", "the reduction of its gradients", as_weight=True)
     shared = rows[facts.is_replicated[facts.stage[rows]]]
     around = (facts.rank[shared] + 1) % p.ranks              # every member needs the next one: so each needs all
     yield Need(shared, table[around * facts.S + facts.stage[shared]], "IL605", "that of the next rank")

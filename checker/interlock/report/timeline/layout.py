@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from ...cost.figures import Period, period
 from ...cost.timeline import Timeline
 from ...language.source import Sources
 from ...program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
 from ...program.ir import Kind, Program
 from ...rules.communication import Transfers
-from ...rules.memory import Usage, in_flight, show_bytes, stash_counts
+from ...rules.memory import STATIC, Usage, in_flight, show_bytes, stash_counts
 from ...witness.walk import Leg, legs
 
 
@@ -77,6 +78,7 @@ class Scene:
     sources: Sources | None = None
     path: str = ""
     sound: bool = True                                  # its memory may be counted
+    measured: bool = False                              # and not predicted
 
     @property
     def program(self) -> Program:
@@ -336,11 +338,27 @@ class Scene:
         return float((self.bubbles.end - self.bubbles.start).sum() / total) if total else 0.0
 
     @cached_property
+    def steady(self) -> Period | None:
+        """Of what is predicted: a measured run never repeats itself to the nanosecond."""
+        return None if self.walk or self.measured else period(self.facts, self.end)
+
+    @property
+    def steady_at_length(self) -> str:
+        """`35.5 units a microbatch (142 units every 4)`, or `none`."""
+        found = self.steady
+        if found is None:
+            return "none"
+        whole = f" ({self.time(int(found.rate * found.every))} every {found.every})" if found.every > 1 else ""
+        return f"{self.time(float(found.rate))} a microbatch{whole}"
+
+    @cached_property
     def figures(self) -> list[tuple[str, str]]:
         """What the caption and the table say, in order."""
         kind = self.program.order.kind
         time = self.time(self.makespan)
         out = [("stops at", time)] if self.walk else [("makespan", time), ("bubble", f"{self.bubble_rate:.1%}")]
+        if not self.walk and not self.measured:
+            out.append(("steady period", self.steady_at_length))
         if self.tracks:
             fullest = max(range(self.ranks), key=lambda r: self.tracks[r].peak)
             track = self.tracks[fullest]
@@ -349,6 +367,9 @@ class Scene:
             out.append(("in flight", str(max(in_flight(self.facts), default=0))))
         out.append(("transfers", f"{int(np.count_nonzero(IS_SEND[kind])):,}" if not self.program.inserted else "not placed"))
         out.append(("operations", f"{int(np.count_nonzero(IS_COMPUTE[kind])):,}"))
+        if self.in_bytes and self.usage.static[fullest]:
+            parts = [f"{name} {show_bytes(size)}" for name, size in zip(STATIC, self.usage.static_parts[fullest]) if size]
+            out.append((f"static on rank {fullest}", " + ".join(parts)))
         return out
 
     @property

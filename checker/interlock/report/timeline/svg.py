@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import accumulate
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from .palette import STOP, fills, ink
 COMPUTE_HEIGHT, LINE_HEIGHT, MEMORY_HEIGHT, GAP = 26, 6, 24, 10
 TOP, LEFT, RIGHT = 66, 62, 14
 MOST_RANKS = 32
+CAPTION = 5.6                                           # of a letter there
+CELL = 6.3                                              # of a letter in a table, generous
 GLYPH = 6.7                                              # width of a digit at 11 px, generous
 _KINDS = {int(Kind.F): "F", int(Kind.B): "B", int(Kind.I): "I", int(Kind.W): "W"}
 _STYLE = """text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue","DejaVu Sans",sans-serif;font-size:11px}
@@ -27,15 +30,60 @@ def render(scene: Scene, *, width: int = 1200) -> str:
     return "\n".join(_Picture(scene, width).lines()) + "\n"
 
 
+def compare(scenes: Sequence[Scene], table: Sequence[Sequence[str]], *, width: int = 1200) -> str:
+    """The table, then the ranks of every schedule over one axis of time, without their memory."""
+    pictures = [_Picture(s, width, memory=False, tag=f"s{i}") for i, s in enumerate(scenes)]
+    until = max(max(s.makespan for s in scenes), 1)
+    scale = min(p.room for p in pictures) / until
+    body, y = _rows(table, width)
+    for i, p in enumerate(pictures):
+        p.scale, p.until = scale, until
+        name = f'<text class="i" x="12" y="20" style="font-size:13px;font-weight:600">{_x(p.scene.name)}</text><text class="s" x="{LEFT}" y="37">{_x(p.caption())}</text>'
+        lines, height = [name, *p.body()], p.bottom
+        same = i + 1 < len(pictures) and p.key() == pictures[i + 1].key()
+        if not same:                             # one legend for schedules of the same regions and kinds
+            legend, height = p.legend(p.bottom + 26)
+            lines += legend
+        body += [f'<g transform="translate(0 {_n(y)})">', "<defs>" + "".join(p.patterns()) + "</defs>", *lines, "</g>"]
+        y += height + 16
+    names = ", ".join(s.name for s in scenes)
+    return "\n".join([*_opening(width, y, f"{len(scenes)} schedules compared", f"{names}. " + ". ".join(f"{s.name}: {s.told}" for s in scenes)), *body, "</svg>"]) + "\n"
+
+
+def _opening(width: float, height: float, title: str, about: str) -> Iterator[str]:
+    yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_n(height)}" viewBox="0 0 {width} {_n(height)}" '
+           f'role="img" aria-labelledby="t d">')
+    yield f'<title id="t">{_x(title)}</title><desc id="d">{_x(about)}</desc>'
+    yield f"<style>{_STYLE}</style>"
+    yield f'<rect class="p" width="{width}" height="{_n(height)}"/>'
+
+
+def _rows(table: Sequence[Sequence[str]], width: int) -> tuple[list[str], float]:
+    """Cells in columns, and where they end; what does not fit into the last one is cut."""
+    wide = [max(len(row[i]) for row in table) * CELL + 18 for i in range(len(table[0]))]
+    left = [12 + sum(wide[:i]) for i in range(len(wide))]
+    most = max(int((width - 12 - left[-1]) / CELL), 4)
+    out = []
+    for n, row in enumerate(table):
+        cells = [*row[:-1], row[-1] if len(row[-1]) <= most else row[-1][:most - 1] + "…"]
+        for i, cell in enumerate(cells):
+            figure = 0 < i < len(row) - 1
+            out.append(f'<text class="{"s" if not n else "i"}" x="{_n(left[i] + (wide[i] - 18 if figure else 0))}" y="{22 + 17 * n}"{" text-anchor=" + chr(34) + "end" + chr(34) if figure else ""}>{_x(cell)}</text>')
+    return out, 22 + 17 * len(table)
+
+
 class _Picture:
-    def __init__(self, scene: Scene, width: int):
-        self.scene, self.width = scene, width
+    """One scene. tag: before the ids of its patterns, of which several may stand in one file."""
+
+    def __init__(self, scene: Scene, width: int, memory: bool = True, tag: str = ""):
+        self.scene, self.width, self.tag, self.until = scene, width, tag, max(scene.makespan, 1)
         self.ranks = list(range(scene.ranks)) if scene.ranks <= MOST_RANKS else [*range(MOST_RANKS // 2), -1, *range(scene.ranks - MOST_RANKS // 2 + 1, scene.ranks)]
-        self.memory = MEMORY_HEIGHT if scene.tracks else 0
+        self.memory = MEMORY_HEIGHT if memory and scene.tracks else 0
         slots = max((g.slot + 1 for g in scene.ghosts), default=0)
         self.slot = min(110, (width - LEFT - RIGHT) * 0.6 / slots) if slots else 0
-        self.room = width - LEFT - RIGHT - slots * self.slot
-        self.scale = self.room / max(scene.makespan, 1)
+        self.behind = slots * self.slot          # what is drawn there, behind the point where it stops
+        self.room = width - LEFT - RIGHT - self.behind
+        self.scale = self.room / self.until
         self.y: dict[int, float] = {}
         y = TOP
         for r in self.ranks:
@@ -55,35 +103,43 @@ class _Picture:
 
     def lines(self) -> Iterator[str]:
         scene = self.scene
-        body = [*self._grid(), *self._ranks(), *(self._critical() if not scene.walk else ()), *self._circle()]
-        legend, after = self._legend(self.bottom + 26)
-        height = after + 8
-        about = ", ".join(f"{k} {v}" for k, v in scene.figures)
-        yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{_n(height)}" viewBox="0 0 {self.width} {_n(height)}" '
-               f'role="img" aria-labelledby="t d">')
-        yield f'<title id="t">{_x(scene.headline)}</title><desc id="d">{_x(scene.told)}. {_x(about)}</desc>'
-        yield f"<style>{_STYLE}</style>"
-        yield "<defs>" + "".join(self._patterns()) + "</defs>"
-        yield f'<rect class="p" width="{self.width}" height="{_n(height)}"/>'
+        body = self.body()
+        legend, after = self.legend(self.bottom + 26)
+        yield from _opening(self.width, after + 8, scene.headline, f"{scene.told}. " + ", ".join(f"{k} {v}" for k, v in scene.figures))
+        yield "<defs>" + "".join(self.patterns()) + "</defs>"
         yield f'<text class="i" x="12" y="20" style="font-size:14px;font-weight:600">{_x(scene.headline)}</text>'
-        yield f'<text class="s" x="12" y="37">{_x(" · ".join(f"{k} {v}" for k, v in scene.figures))}</text>'
+        yield f'<text class="s" x="12" y="37">{_x(self.caption())}</text>'
         yield from body
         yield from legend
         yield "</svg>"
 
-    def _patterns(self) -> Iterator[str]:
-        yield '<pattern id="idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="d" d="M0 0V6"/></pattern>'
+    def body(self) -> list[str]:
+        return [*self._grid(), *self._ranks(), *(self._critical() if not self.scene.walk else ()), *self._circle()]
+
+    def key(self) -> tuple:
+        """What a legend would say."""
+        scene = self.scene
+        return tuple(scene.regions), scene.whole, frozenset(scene.program.order.kind.tolist()) & frozenset(_KINDS), scene.notes, any(scene.stage_chunk), bool(scene.walk)
+
+    def caption(self) -> str:
+        """As many figures as there is room for; all of them are in the description."""
+        parts = [f"{k} {v}" for k, v in self.scene.figures]
+        lengths = accumulate(len(part) + 3 for part in parts)
+        return " · ".join(part for part, length in zip(parts, lengths) if length * CAPTION <= self.width - 24)
+
+    def patterns(self) -> Iterator[str]:
+        yield f'<pattern id="{self.tag}idle" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="d" d="M0 0V6"/></pattern>'
         for region, kind in sorted(self.used):
             if kind == "W":
                 f = fills(region, self.scene.whole)
-                yield (f'<pattern id="w{region}" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path fill="{f["W"]}" d="M0 0h4v4H0z"/>'
+                yield (f'<pattern id="{self.tag}w{region}" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path fill="{f["W"]}" d="M0 0h4v4H0z"/>'
                        f'<path d="M0 0V4" stroke="{f["line"]}" stroke-width="2.4"/></pattern>')
 
     def _grid(self) -> Iterator[str]:
         scene = self.scene
-        for t in ticks(scene.makespan, int(self.room // 110), scene.unit):
-            if self.slot and self.x(t) > LEFT + self.room - 12:
-                continue
+        for t in ticks(self.until, int(self.room // 110), scene.unit):
+            if self.slot and -12 < self.x(t) - self.x(scene.makespan) < max(self.behind, 185) + 12:
+                continue                         # there it says that nothing moves
             label = f"{t / scene.unit:g}" if scene.unit else show_time(t) if t else "0"
             yield f'<rect class="g" x="{_n(self.x(t))}" y="{TOP - 4}" width="1" height="{_n(self.bottom - TOP)}"/><text class="s" x="{_n(self.x(t))}" y="{TOP - 8}" text-anchor="middle">{label}</text>'
 
@@ -95,10 +151,10 @@ class _Picture:
                 yield f'<text class="s" x="{LEFT}" y="{_n(y + 13)}">{scene.ranks - len(self.ranks) + 1} more ranks</text>'
                 continue
             yield f'<text class="i" x="{LEFT - 8}" y="{_n(y + 17)}" text-anchor="end" style="font-weight:600">rank {r}</text>'
-            yield f'<rect class="l" x="{LEFT}" y="{_n(y)}" width="{_n(self.room)}" height="{COMPUTE_HEIGHT}"/>'
+            yield f'<rect class="l" x="{LEFT}" y="{_n(y)}" width="{_n(scene.makespan * self.scale if scene.makespan else self.room)}" height="{COMPUTE_HEIGHT}"/>'
             yield from self._idle(r, y)
             yield from self._boxes(r, y)
-            if scene.tracks:
+            if self.memory:
                 yield from self._track(r, y + COMPUTE_HEIGHT + self._lines(r) * LINE_HEIGHT + 2)
 
     def _idle(self, rank: int, y: float) -> Iterator[str]:
@@ -106,7 +162,7 @@ class _Picture:
         hit = b.rank == rank
         d = "".join(f"M{_n(self.x(s))} {_n(y)}H{_n(self.x(e))}v{COMPUTE_HEIGHT}H{_n(self.x(s))}z" for s, e in zip(b.start[hit].tolist(), b.end[hit].tolist()) if (e - s) * self.scale >= 0.5)
         if d:
-            yield f'<path fill="url(#idle)" d="{d}"/>'
+            yield f'<path fill="url(#{self.tag}idle)" d="{d}"/>'
 
     def _boxes(self, rank: int, y: float) -> Iterator[str]:
         """Boxes of one fill are one path: the file stays small. Of those within a pixel the first is drawn."""
@@ -141,7 +197,7 @@ class _Picture:
             region = scene.stage_region[stage] if 0 <= stage < len(scene.stage_region) else 5
             self.used.add((region, kind))
             wide = max(end - x - (0.7 if end - x > 3 else 0), 0.4)
-            color = f"url(#w{region})" if kind == "W" else fills(region, scene.whole)[kind]
+            color = f"url(#{self.tag}w{region})" if kind == "W" else fills(region, scene.whole)[kind]
             paths.setdefault(color, []).append(f"M{_n(x)} {_n(top)}h{_n(wide)}v{_n(tall - (1 if half else 0))}h{_n(-wide)}z")
             text_ink = "#000000" if kind == "W" else ink(fills(region, scene.whole)[kind])
             if scene.stage_chunk[stage] and wide > 9 and not half:
@@ -209,7 +265,7 @@ class _Picture:
         scene = self.scene
         if not scene.walk:
             return
-        x = LEFT + self.room
+        x = self.x(scene.makespan or self.until)
         room = self.width - x > 185
         yield f'<text fill="{STOP}" x="{_n(x + 8 if room else self.width - 4)}" y="{TOP - 8}" text-anchor="{"start" if room else "end"}" style="font-weight:600">{"here nothing moves any more" if room else "stops"}</text>'
         at = {}
@@ -245,18 +301,18 @@ class _Picture:
             yield f'<path d="M{_n(x0)} {_n(y0)}L{_n(bx)} {_n(by)}" stroke="{STOP}" stroke-width="2"/><path d="M{_n(x1)} {_n(y1)}L{_n(bx - 4 * uy)} {_n(by + 4 * ux)}L{_n(bx + 4 * uy)} {_n(by - 4 * ux)}z" fill="{STOP}"/>'
             yield f'<circle cx="{_n(cx)}" cy="{_n(cy)}" r="7.5" fill="{STOP}"/><text x="{_n(cx)}" y="{_n(cy + 3.8)}" text-anchor="middle" fill="#ffffff" style="font-weight:600">{number}</text>'
 
-    def _legend(self, y: float) -> tuple[list[str], float]:
+    def legend(self, y: float) -> tuple[list[str], float]:
         scene = self.scene
         words = {"F": "forward", "B": "backward", "I": "backward, input half", "W": "backward, weight half"}
         kinds = [k for k in "FBIW" if any(kind == k for _, kind in self.used)]
         items: list[tuple[list[tuple[str, str]], str]] = []
-        swatch = lambda region, k: (f"url(#w{region})" if k == "W" else fills(region, scene.whole)[k], k)
+        swatch = lambda region, k: (f"url(#{self.tag}w{region})" if k == "W" else fills(region, scene.whole)[k], k)
         if len(scene.regions) == 1:
             items += [([swatch(0, k)], words[k]) for k in kinds]
         else:
             items += [([swatch(i, k) for k in kinds if (i, k) in self.used], name) for i, name in enumerate(scene.regions)]
             items.append(([], ", ".join(f"{k} {words[k]}" for k in kinds)))
-        items.append(([("url(#idle)", "")], "bubble"))
+        items.append(([(f"url(#{self.tag}idle)", "")], "bubble"))
         if any(scene.stage_chunk):
             items.append(([], "a dot: second stage of the rank"))
         x, out = float(LEFT), []

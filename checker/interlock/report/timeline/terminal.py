@@ -258,7 +258,7 @@ class _Draw:
         for t in ticks(self.until, max(self.room // 14, 1), self.scene.unit):
             at = int(t * self.room / self.until)
             label = ("╵" if self.box else "|") + (f"{t / self.scene.unit:g}" if self.scene.unit else "0" if not t else show_time(t))
-            if at + len(label) <= len(line) and all(c == " " for c in line[at:at + len(label)]):
+            if at + len(label) <= min(len(line), self.width - self.left) and all(c == " " for c in line[at:at + len(label)]):
                 line[at:at + len(label)] = label
         return self.dim(" " * self.left + "".join(line).rstrip()[:self.width - self.left])
 
@@ -273,6 +273,8 @@ class _Draw:
             parts = [f"{safe(name)} " + " ".join(self._sample(i, k) for k in used) for i, name in names]
         else:
             parts = [f"{k}{fill[k] * 2} {WORDS[k]}" for k in used]
+        if any((s.end > s.start)[s.program.order.kind == Kind.STEP].any() for s in scenes):
+            parts.append("# step")
         parts.append(f"{self.idle * 3} idle")
         if transfers and kinds & {int(k) for k in TRANSFER}:
             parts.append("▼▲ sends to a higher, lower rank, ▿▵ receives" if self.box else "v^ sends to a higher, lower rank, r receives")

@@ -42,7 +42,8 @@ function axis() {
   const z = s.unit ? null : [["s", 1e9], ["ms", 1e6], ["us", 1e3], ["ns", 1]].find(x => d >= x[1] * 0.999 || end >= x[1] * 9999) || ["ns", 1];
   for (let t = Math.max(0, Math.ceil(view.t0 / d)) * d; t <= end; t += d) {
     const label = s.unit ? `${+(t / s.unit).toPrecision(8)}` : `${+(t / z[1]).toPrecision(10)} ${z[0]}`;
-    ctx.fillRect(Math.round(X(t)), view.top - 6, 1, 5); ctx.fillText(label, Math.round(X(t)) + 4, view.top / 2 - 1);
+    ctx.fillRect(Math.round(X(t)), view.top - 6, 1, 5);
+    if (X(t) + 4 + ctx.measureText(label).width <= view.W) ctx.fillText(label, Math.round(X(t)) + 4, view.top / 2 - 1);
   }
   const stop = scenes.find(s => s.slots);
   if (stop && X(stop.makespan) < view.W) { ctx.fillStyle = css.paper; ctx.fillRect(X(stop.makespan), 0, view.W, view.top - 1); ctx.fillStyle = css.stop; font(12, true); ctx.fillText(view.W - X(stop.makespan) > 200 ? "here nothing moves any more" : "it stops here", X(stop.makespan) + 6, view.top / 2 - 1); }

@@ -1,0 +1,76 @@
+"""The machine of a schedule: bytes a rank has and holds for each weight, links, devices, replicas (spec/language.md, "The machine")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from ..language import ast, ast_machine
+from ..language.diagnostics import error
+from ..program.ir import Memory, Size
+from .names import indices
+
+BYTES_OF_A_PARAMETER = 2
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a schedule says of links, devices and replicas of the pipeline.
+
+    speeds: of each rank, () where all are 1. gradient: bytes that are summed for each weight byte: of whole gradients, also where a rank
+    keeps a part of them.
+    """
+
+    links: tuple[ast_machine.Link, ...] = ()
+    device: ast_machine.Device | None = None
+    replicas: ast_machine.Replicas | None = None
+    speeds: tuple[Fraction, ...] = ()
+    gradient: Fraction = Fraction(1)
+
+
+def hardware(schedule: ast.Schedule, ranks: int) -> Hardware:
+    """Raises IL204 for a rank that does not exist."""
+    for link in schedule.links:
+        if link.ranks is not None and (max(link.ranks) >= ranks or link.ranks[0] == link.ranks[1]):
+            raise error("IL204", f"there is no link {link.ranks[0]}-{link.ranks[1]}: a link joins two of the ranks 0..{ranks - 1}", link.span)
+    lines = schedule.device.speeds if schedule.device else ()
+    speeds = _of_ranks(lines, ranks, Fraction(1), lambda s: Fraction(s.factor.value, s.factor.scale)) if lines else ()
+    node = schedule.memory
+    gradient = _per_weight_byte(replace(node.gradient, shards=None), node.weights) if node and node.gradient else Fraction(1)
+    return Hardware(schedule.links, schedule.device, schedule.replicas, speeds, gradient)
+
+
+def memory(node: ast_machine.MemoryBlock | None, ranks: int) -> Memory | None:
+    """Raises IL204 for a rank that does not exist."""
+    if node is None:
+        return None
+    state = [_per_weight_byte(share, node.weights) for share in (node.master, node.optimizer) if share is not None]
+    gradient = _per_weight_byte(node.gradient, node.weights) if node.gradient is not None else Fraction(1)
+    ratio = lambda fraction: (fraction.numerator, fraction.denominator)
+    return Memory(_of_ranks(node.capacities, ranks, None, lambda c: c.size.value), ratio(gradient), ratio(sum(state, Fraction(0))))
+
+
+def _of_ranks(lines, ranks: int, default, value: Callable) -> tuple:
+    """For each rank the value of the line that names it, else of the one for all ranks. Raises IL204."""
+    out = [next((value(line) for line in lines if not line.ranks), default)] * ranks
+    for line in lines:
+        for r in indices(line.ranks, ranks, "rank", "IL204"):
+            out[r] = value(line)
+    return tuple(out)
+
+
+def bytes_per_parameter(weights: ast_machine.Share | None) -> int:
+    return weights.amount.value if weights is not None else BYTES_OF_A_PARAMETER
+
+
+def _per_weight_byte(share: ast_machine.Share, weights: ast_machine.Share | None) -> Fraction:
+    """Bytes that a rank holds for each byte of weights."""
+    unit = bytes_per_parameter(weights) if share.unit == "parameter" else 1
+    return Fraction(share.amount.value, share.amount.scale * unit * (share.shards.value if share.shards else 1))
+
+
+def logits_of(share: ast_machine.Share, vocabulary: int, tokens: Size) -> Size:
+    """tokens * vocabulary * bytes / shards, rounded up: what the loss keeps of a microbatch until its gradient is known."""
+    part = lambda n: -(-n * vocabulary * share.amount.value // (share.shards.value if share.shards else 1))
+    return Size(part(tokens.fixed), part(tokens.per_image))

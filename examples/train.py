@@ -96,7 +96,7 @@ def main():
         losses = runner.step(*batch(program, step, device))
         optimizer.step()
         if dist.get_rank() == 0:
-            print(f"step {step}: loss {losses.mean():.6f}", flush=True)
+            print(f"step {step}: loss {losses.mean():.9f}", flush=True)
     runner.close()
     dist.destroy_process_group()
 

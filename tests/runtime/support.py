@@ -15,20 +15,21 @@ from interlock.lower.sources import sources_of
 from interlock.pipeline import Options
 
 HERE = Path(__file__).parent
-TEXT = ("layers vit[2] { modality vision } layer proj { modality vision } layer embed { } layers llm[5] { } layer head { }")
+TEXT = ("layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } layer head { }")
 WHOLE = "all = vit, proj, embed, llm, head : "
 
 
 def schedule(skeleton: str, ranks: int, microbatches: int, frozen=(), text_only=(), tied=False) -> str:
-    """`skeleton`: one for the whole model, or `transpose` for the encoder in front of 1f1b."""
-    if skeleton.startswith("transpose"):
-        cut = f"encoder = vit, proj : {skeleton}  backbone = embed, llm, head : 1f1b"
+    """`skeleton`: one for the whole model, or `A / B` for the encoder and the rest; `transpose` is that in front of 1f1b."""
+    encoder, _, rest = skeleton.partition(" / ")
+    if rest or encoder.startswith("transpose"):
+        cut = f"encoder = vit, proj : {encoder}  backbone = embed, llm, head : {rest or '1f1b'}"
     else:
         cut = WHOLE + skeleton
-    vision = [m for m in range(microbatches) if m not in text_only]
+    images = [int(m not in text_only) for m in range(microbatches)]
     lines = [f"ranks {ranks}", f"microbatches {microbatches}", f"model {{ {TEXT} }}", f"cut {{ {cut} }}"]
     if text_only:
-        lines.append(f"modality vision in microbatches {', '.join(map(str, vision))}")
+        lines.append(f"images [{', '.join(map(str, images))}]")
     if frozen:
         lines.append("freeze " + ", ".join(frozen))
     if tied:

@@ -1,28 +1,33 @@
-"""examples/train.py under torchrun: the transposed schedule and the baseline give one loss curve."""
+"""examples/train.py under torchrun: the transposed schedule and the baseline give one loss curve, and benchmarks/loss.py draws it."""
 
-import re
-import subprocess
-import sys
+import importlib.util
+from xml.etree import ElementTree
 
 import pytest
 
-from ..command import ROOT, interlock
+from ..command import ROOT
 from .support import environment
 
-SCHED = ROOT / "examples" / "small_vlm.sched"
+
+@pytest.fixture
+def loss(monkeypatch):
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    spec = importlib.util.spec_from_file_location("loss", ROOT / "benchmarks" / "loss.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def curve(folder, name: str, steps: int) -> list[float]:
-    plan = folder / f"{name}.plan"
-    done = interlock("lower", SCHED, "--schedule", name, "--to", "torch", "-o", plan)
-    assert done.code == 0, done.text
-    run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", ROOT / "examples" / "train.py", plan, "--steps", str(steps)],
-                         env=environment(), cwd=folder, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return [float(x) for x in re.findall(r"^step \d+: loss ([\d.]+)$", run.stdout, re.M)]
-
-
-def test_both_schedules_give_one_curve(tmp_path, request):
+def test_both_schedules_give_one_curve(tmp_path, request, loss):
     steps = 50 if request.config.getoption("--thorough") else 3
-    transposed, baseline = curve(tmp_path, "transposed", steps), curve(tmp_path, "baseline", steps)
-    assert transposed == pytest.approx(baseline, rel=1e-4) and len(transposed) == steps and transposed[-1] < transposed[0]
+    curves = {name: loss.losses(name, steps, tmp_path) for name in loss.CURVES}
+    assert list(curves) == ["baseline", "transposed"] and all(len(c) == steps and c[-1] < c[0] for c in curves.values())
+    assert curves["transposed"] == pytest.approx(curves["baseline"], rel=0, abs=1e-6)
+    drawn = ElementTree.fromstring(loss.draw(curves))
+    paths = {p.get("class"): p.get("d") for p in drawn.iter("{http://www.w3.org/2000/svg}path") if p.get("d").count("L") == steps - 1}
+    assert set(paths) == set(curves) and max(abs(a - b) for a, b in zip(*map(points, paths.values()))) < 0.2
+
+
+def points(path: str) -> list[float]:
+    return [float(x) for pair in path[1:].split("L") for x in pair.split()]

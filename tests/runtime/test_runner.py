@@ -162,6 +162,15 @@ def test_a_module_that_cuts_the_gradient_off(make):
         runner.step(*batch())
 
 
+def test_what_else_fails_at_the_start_is_told_too(make):
+    class Odd(nn.Linear):
+        def parameters(self):
+            raise LookupError("no parameters here")
+    with pytest.raises(RunError, match="rank 0 failed: LookupError: no parameters here") as error:
+        make(PLAIN, stages={0: Odd(3, 4), 1: nn.Linear(4, 2)})
+    assert error.value.code == "IL848" and isinstance(error.value.__cause__, LookupError)
+
+
 def test_inputs_that_are_too_few(make):
     with pytest.raises(ValueError, match="the plan has 3 microbatches; inputs are 2"):
         make(PLAIN).step(batch()[0][:2])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import nn
 
 WIDTH, TOKENS, VOCABULARY, PATCHES, PATCH = 8, 5, 11, 4, 6
-VIT, LLM = 2, 5
+VIT, LLM = 3, 6
 
 
 class Attention(nn.Module):
@@ -120,15 +122,15 @@ def build(dtype, frozen=(), tied=False) -> list[nn.Module]:
     return layers
 
 
-def batch(dtype, microbatches: int, text_only=(), shift: int = 0):
+def batch(dtype, microbatches: int, text_only=(), shift: int = 0, size: int = 2):
     """(inputs, targets): a dictionary a microbatch, images only where there are some."""
     generator = torch.Generator().manual_seed(11 + shift)
     inputs, targets = [], []
     for m in range(microbatches):
-        images = torch.randn(2, PATCHES, PATCH, generator=generator, dtype=torch.float64).to(dtype)
-        tokens = torch.randint(VOCABULARY, (2, TOKENS), generator=generator)
+        images = torch.randn(size, PATCHES, PATCH, generator=generator, dtype=torch.float64).to(dtype)
+        tokens = torch.randint(VOCABULARY, (size, TOKENS), generator=generator)
         inputs.append({"embed": {"tokens": tokens}} | ({} if m in text_only else {"vit": {"images": images}}))
-        targets.append(torch.randint(VOCABULARY, (2, TOKENS), generator=generator))
+        targets.append(torch.randint(VOCABULARY, (size, TOKENS), generator=generator))
     return inputs, targets
 
 
@@ -149,3 +151,15 @@ def reference(layers, inputs, targets):
             loss.backward()
         losses.append(loss.detach())
     return torch.stack(losses)
+
+
+@cache
+def expected(dtype, frozen: tuple, tied: bool, microbatches: int, text_only: tuple, sizes: tuple, copies: int):
+    """Of the single process: the losses, for each step (sizes: of its microbatches) and copy of the data, and the gradient of each (layer, parameter), None if it has none,
+    as the mean over the copies."""
+    layers = build(dtype, frozen, tied)
+    if tied:
+        layers[GROUPS["head"][0]].table.weight = layers[GROUPS["embed"][0]].table.weight
+    losses = [[reference(layers, *batch(dtype, microbatches, text_only, step + 100 * i, size)).to(torch.float64) for i in range(copies)]
+              for step, size in enumerate(sizes)]
+    return losses, {(l, name): None if p.grad is None else p.grad / copies for l, layer in enumerate(layers) for name, p in layer.named_parameters()}

@@ -1,4 +1,4 @@
-"""Executes plans on torch.distributed: one process a rank, launched by torchrun. The one room that imports torch (spec/lowering.md).
+"""Executes plans on torch.distributed: one process a rank, launched by torchrun. With profile/measure.py all that imports torch (spec/lowering.md).
 
     runner = Runner("vlm.plan", stages={0: encoder, 1: first_half}, loss_fn=loss_fn, device="cuda")
     losses = runner.step(inputs, targets)

@@ -23,6 +23,7 @@ class Control:
     """`store`: this rank's view of the store all ranks share. `describe(i)`: operation i of this rank, with its line of the plan.
 
     A second thread writes this rank's position and reads whether another one failed; `check` raises then, and every wait is a `check`.
+    `progress` is what a wait does meanwhile: it says whether nothing is left to do.
     """
 
     def __init__(self, store, rank: int, ranks: int, describe: Callable[[int], str], timeout: float, exit_when_stuck: bool = True):
@@ -35,6 +36,7 @@ class Control:
         self._work: queue.Queue = queue.Queue()
         self._beats = 0
         self._inside = False
+        self.progress: Callable[[], bool] = lambda: True
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._publish()
@@ -57,15 +59,22 @@ class Control:
             raise self.stuck()
 
     def wait(self, blocking: Callable[[], object], state: str) -> None:
-        """Runs what blocks in another thread, and checks meanwhile. Raises RunError, also for what `blocking` raises."""
+        """Runs what blocks in another thread, and checks and makes progress meanwhile. Raises RunError, also for what `blocking` raises."""
         self.at(self.now[0], state)
         done = threading.Event()
         failed: list[BaseException] = []
         self._work.put((blocking, done, failed))
-        while not done.wait(0.05):
+        while not done.wait(0.05 if self.progress() else 0.002):
             self.check()
         if failed:
             raise self.lost(failed[0])
+
+    def begin(self, starts: Callable[[], object]) -> object:
+        """What starts something that other ranks take part in, without waiting for it. Raises RunError for what it raises."""
+        try:
+            return starts()
+        except RuntimeError as error:
+            raise self.lost(error) from error
 
     @property
     def waiting(self) -> bool:
@@ -122,7 +131,7 @@ class Control:
         self._stop.set()
         self._work.put(None)
         for t in self._threads:
-            t.join(2)
+            t.join(GRACE)
         atexit.unregister(self.close)
 
     # ---- the other threads ---------------------------------------------------------------------------------------------

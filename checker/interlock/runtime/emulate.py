@@ -1,18 +1,22 @@
 """Emulation: a plan executed by processes with compute replaced by timed waits, payloads of the real sizes, and ordered queues.
 
-gloo buffers what is sent, NCCL's queues do not; so both ends of a transfer say through the store that they have come to it in their queue, and
-only then does it move. Queues are those of a communication model (spec/communication.md): what the model's wait graph blocks, blocks here.
+gloo buffers what is sent, NCCL's queues do not; so both ends of a transfer tell each other that they have come to it in their queue, and only then
+does it move. Queues are those of a communication model (spec/communication.md): what the model's wait graph blocks, blocks here. Nobody polls: a
+process sleeps until a message comes or something of its own is due, so that many ranks fit on few cores.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import sys
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -20,9 +24,11 @@ import torch.distributed as dist
 from ..lower.plan import read_back
 from ..program.facts import Facts
 from ..program.ir import TRANSFER, Kind, Program
+from .mail import Mail
 
-POLL = 0.0003
 SENDS = (Kind.SEND_F, Kind.SEND_B, Kind.SEND)
+WAITS_FOR = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B, Kind.W: Kind.RECV_B, Kind.WAIT_F: Kind.SEND_F, Kind.WAIT_B: Kind.SEND_B}
+NEVER = float("inf")
 
 
 @dataclass
@@ -38,7 +44,8 @@ class Part:
     seconds: float = 0.0
     started: float = -1.0
     met: float = -1.0
-    work: object = None
+    work: Future | None = None
+    buffer: torch.Tensor | None = None
     ended: float = -1.0
 
 
@@ -54,21 +61,53 @@ class Unit:
         return all(p.ended >= 0 for p in self.parts)
 
 
+class Process:
+    """What outlives a job: messages, threads that wait for gloo, and buffers."""
+
+    def __init__(self, mail: Mail):
+        self.mail = mail
+        self.threads = ThreadPoolExecutor(8)
+        self.buffers: dict[int, list[torch.Tensor]] = {}
+
+    def move(self, part: Part, tag: int) -> None:
+        """Starts a transfer whose both ends are there; `part.work` is done when it is."""
+        free = self.buffers.setdefault(part.size, [])
+        part.buffer = free.pop() if free else torch.zeros(part.size, dtype=torch.uint8)
+        start = dist.isend if part.sends else dist.irecv
+        part.work = self.threads.submit(start(part.buffer, part.peer, tag=tag).wait)
+        part.work.add_done_callback(lambda _: self.mail.wake())
+
+    def take_back(self, part: Part) -> None:
+        if part.work is not None:
+            part.work.result()
+            self.buffers[part.size].append(part.buffer)
+
+
 class Emulation:
     """One rank of one program. seconds[i], sizes[i]: how long row i takes (a transfer on its link), and its payload's bytes."""
 
-    def __init__(self, program: Program, model: str, seconds, sizes, rank: int, store, limit: float):
-        self.program, self.model, self.rank, self.store, self.limit = program, model, rank, store, limit
+    def __init__(self, program: Program, model: str, seconds, sizes, process: Process, job: int, limit: float):
+        self.program, self.model, self.process, self.job, self.limit = program, model, process, job, limit
+        self.mail, self.rank = process.mail, process.mail.rank
         self.seconds, self.sizes = seconds, sizes
         self.facts = facts = Facts(program)
-        self.rows = range(int(program.order.start[rank]), int(program.order.start[rank + 1]))
+        self.rows = range(int(program.order.start[self.rank]), int(program.order.start[self.rank + 1]))
+        self.others = [r for r in range(program.ranks) if r != self.rank]
         self.names = _names(facts)
         self.queues: dict[tuple, deque[Unit]] = {}
         self.open: list[Unit] = []
         self.of_row: dict[int, Unit] = {}
         self.span: dict[int, list[float]] = {}
-        self.pool = ThreadPoolExecutor(1)
+        o = program.order
+        self.kind = [Kind(k) for k in o.kind.tolist()]
+        self.transfers: dict[tuple, list[int]] = {}                      # (kind, stage, mb), or the name of a named one -> rows of this rank
+        for row in self.rows:
+            if self.kind[row] in TRANSFER:
+                named = self.kind[row] in (Kind.SEND, Kind.RECV)
+                self.transfers.setdefault((int(o.name[row]),) if named else (self.kind[row], int(o.stage[row]), int(o.mb[row])), []).append(row)
         self.at = -1
+        self.told = self.moved = time.perf_counter()                     # when this rank last said how far it is, and when any rank last moved
+        self.seen = (-1, -1)
 
     # ---- the queues ------------------------------------------------------------------------------------------------------
 
@@ -115,29 +154,30 @@ class Emulation:
 
     def _move(self, part: Part) -> None:
         now = time.perf_counter()
+        heard = self.mail.heard[self.job]
         if part.started < 0:
             part.started = now
-            self.store.set(f"{part.name}/{self.rank}", "")
+            self.mail.tell(self.job, part.peers, part.name)
         if part.met < 0:
-            if not all(self.store.check([f"{part.name}/{r}"]) for r in part.peers):
+            if not all((part.name, r) in heard for r in part.peers):
                 return
-            part.met = time.perf_counter()
+            part.met = now
             if part.size and part.sends is not None:
-                tag = int(part.name.split("#")[1])
-                tensor = torch.empty(part.size, dtype=torch.uint8)
-                start = dist.isend if part.sends else dist.irecv
-                part.work = self.pool.submit(start(tensor, part.peer, tag=tag).wait)
-        if (part.work is None or part.work.done()) and time.perf_counter() - part.met >= part.seconds:
+                self.process.move(part, self.job % 1000 * 100_000 + int(part.name[1:]))
+        if (part.work is None or part.work.done()) and now - part.met >= part.seconds:
+            self.process.take_back(part)
             part.ended = time.perf_counter()
             self.span[part.row] = [part.met, part.ended]
+
+    def _due(self) -> float:
+        """When the next transfer that waits for nothing but time has taken what its link takes."""
+        return min((p.met + p.seconds for u in self.open for p in u.parts if p.ended < 0 <= p.met and (p.work is None or p.work.done())), default=NEVER)
 
     # ---- the rank --------------------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
         """Whether everything ended; False where nothing ended on any rank for `limit` seconds."""
-        kind = [Kind(k) for k in self.program.order.kind.tolist()]
-        launch = self.program.order.launch
-        head = self.facts.overlap_head
+        kind, launch, head = self.kind, self.program.order.launch, self.facts.overlap_head
         i = 0
         rows = list(self.rows)
         while i < len(rows):
@@ -165,48 +205,43 @@ class Emulation:
     def _work(self, rows: list[int]) -> None:
         began = time.perf_counter()
         end = began + float(self.seconds[rows[0]])
-        while (left := end - time.perf_counter()) > 0:
-            self.progress()
-            if left > 2 * POLL:
-                time.sleep(POLL)
+        while time.perf_counter() < end:
+            self._sleep(end)
+        self.moved = time.perf_counter()
         for row in rows:
-            self.span[row] = [began, time.perf_counter()]
+            self.span[row] = [began, self.moved]
 
     def _needs(self, row: int, kind: Kind) -> list[Unit]:
         """The waits `consume` and `step` of communication.md; data of this rank has been computed, in the order listed."""
         o = self.program.order
-        s, m, name = int(o.stage[row]), int(o.mb[row]), int(o.name[row])
         if kind is Kind.STEP:
             return list(self.of_row.values())
-        wanted = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B, Kind.W: Kind.RECV_B, Kind.WAIT_F: Kind.SEND_F, Kind.WAIT_B: Kind.SEND_B}.get(kind)
-        if wanted is not None:
-            return [self.of_row[r] for r in self.of_row if o.kind[r] == wanted and o.stage[r] == s and o.mb[r] == m] or self._missing(wanted, s, m)
         if kind is Kind.WAIT:
-            return [unit for r, unit in self.of_row.items() if o.name[r] == name and Kind(int(o.kind[r])) in TRANSFER]
-        return []
+            return [self.of_row[r] for r in self.transfers.get((int(o.name[row]),), ()) if r in self.of_row]
+        listed = self.transfers.get((WAITS_FOR.get(kind), int(o.stage[row]), int(o.mb[row])), ())
+        # one that is listed later only is never come to: the operation waits for it before
+        return [self.of_row[r] for r in listed if r in self.of_row] or [Unit([Part(r, "", (), None)]) for r in listed]
 
-    def _missing(self, kind: Kind, s: int, m: int):
-        """A receive that is listed, and listed later: the operation waits for what this rank has not come to, and never comes to it."""
-        o = self.program.order
-        later = [r for r in self.rows if o.kind[r] == kind and o.stage[r] == s and o.mb[r] == m]
-        return [Unit([Part(r, "", (), None)]) for r in later]
-
-    def _until(self, ready) -> bool:
+    def _until(self, ready: Callable[[], bool]) -> bool:
         """Waits; False once nothing of any rank has ended for `limit` seconds."""
-        looked, seen, told = time.perf_counter(), -1, time.perf_counter()
         while not ready():
-            self.progress()
-            now = time.perf_counter()
-            if now - told > self.limit / 8:                          # every rank says how far it is; as long as any number moves, nobody stops
-                self.store.set(f"done/{self.rank}", str(len(self.span)))
-                total = sum(int(self.store.get(f"done/{r}")) for r in range(self.program.ranks) if self.store.check([f"done/{r}"]))
-                told = now
-                if total != seen:
-                    looked, seen = now, total
-            if now - looked > self.limit:
+            if time.perf_counter() - self.moved > self.limit:
                 return False
-            time.sleep(POLL)
+            self._sleep(NEVER)
         return True
+
+    def _sleep(self, end: float) -> None:
+        """Until `end`, a message or a transfer of this rank; as long as any rank says that it has moved, nobody gives up."""
+        now = time.perf_counter()
+        self.mail.wait(min(end, self._due(), now + self.limit / 8) - now)
+        self.progress()
+        now = time.perf_counter()
+        if now - self.told > self.limit / 8:
+            self.told = now
+            self.mail.tell(self.job, self.others, f"moved:{len(self.span)}")
+        seen = len(self.span), len(self.mail.heard[self.job])
+        if seen != self.seen:
+            self.seen, self.moved = seen, now
 
 
 def _names(facts: Facts) -> dict[int, tuple[str, int]]:
@@ -230,43 +265,48 @@ def _names(facts: Facts) -> dict[int, tuple[str, int]]:
             i = count.setdefault((edge, sends), 0)
             count[edge, sends] = i + 1
             number = numbers.setdefault((edge, i), len(numbers) + 1)
-            out[row] = f"t#{number}", peer
+            out[row] = f"t{number}", peer
         elif facts.is_collective[row]:
             k = count.setdefault((comm, r), 0)
             count[comm, r] = k + 1
-            out[row] = f"c{comm}#{k}", -1
+            out[row] = f"c{comm}:{k}", -1
     return out
 
 
 # ---- processes -----------------------------------------------------------------------------------------------------------
 
-def worker(rank: int, ranks: int, store: str, jobs: str, out: str) -> None:
-    """Runs each job of a file on its first ranks: {plain, ranks: the plan's lists, model, seconds, sizes, limit}."""
+def worker(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> None:
+    """Runs the jobs that come on standard input, one a line: {number, plain, ranks: the plan's lists, model, seconds, sizes, limit}; a line of result for each."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)                                                        # what libraries print is no result
     torch.set_num_threads(1)
-    base = dist.FileStore(store, ranks)
-    host = dist.TCPStore("127.0.0.1", int(base.get("port")) if rank else 0, ranks, is_master=rank == 0, wait_for_workers=False, timeout=timedelta(seconds=60))
-    if rank == 0:
-        base.set("port", str(host.port))
-    dist.init_process_group("gloo", store=dist.PrefixStore("group", host), rank=rank, world_size=ranks)
-    results = []
-    for number, job in enumerate(json.loads(Path(jobs).read_text())):
-        program = read_back(job["plain"], job["ranks"])
-        own = dist.PrefixStore(f"job{number}", host)
-        result = {"finished": True, "span": {}, "at": ""}
-        own.set(f"here/{rank}", "")
-        while not all(own.check([f"here/{r}"]) for r in range(ranks)):
-            time.sleep(0.001)
-        if rank < program.ranks:
-            emulation = Emulation(program, job["model"], job["seconds"], job["sizes"], rank, own, job["limit"])
-            began = time.perf_counter()
-            finished = emulation.run()
-            result = {"finished": finished, "began": began, "ended": time.perf_counter(), "span": {str(k): v for k, v in emulation.span.items()},
-                      "at": program.show(emulation.at) if emulation.at >= 0 else "the end of its list",
-                      "queue": [program.show(p.row) for u in emulation.open for p in u.parts if p.ended < 0][:8]}
-        results.append(result)
-        Path(out).write_text(json.dumps(results))
-    own = dist.PrefixStore("end", host)
-    own.set(f"here/{rank}", "")
-    while rank == 0 and not all(own.check([f"here/{r}"]) for r in range(ranks)):
-        time.sleep(0.001)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
+    process = Process(Mail(rank, inbox, pipes))
+    gc.collect()
+    gc.freeze()                                                          # what torch made is not looked through again: that takes 0.1 s, in the middle of a step
+    gc.disable()
+    print("{}", file=out, flush=True)
+    for line in sys.stdin:
+        print(json.dumps(_job(process, json.loads(line))), file=out, flush=True)
+    os._exit(0)                                                          # a transfer of a job that stopped may never end
 
+
+def _job(process: Process, job: dict) -> dict:
+    mail, number = process.mail, job["number"]
+    program = read_back(job["plain"], job["ranks"])
+    emulation = Emulation(program, job["model"], job["seconds"], job["sizes"], process, number, job["limit"])
+    mail.heard.setdefault(number, set())
+    gc.collect()
+    mail.tell(number, emulation.others, "here")
+    parent = os.getppid()
+    while not all(("here", r) in mail.heard[number] for r in emulation.others):
+        mail.wait(1)
+        if os.getppid() != parent:                                       # it ended before it had told all
+            os._exit(1)
+    began = time.perf_counter()
+    emulation.told = emulation.moved = began
+    finished = emulation.run()
+    mail.forget(number)
+    return {"finished": finished, "began": began, "span": {str(k): v for k, v in emulation.span.items()},
+            "at": program.show(emulation.at) if emulation.at >= 0 else "the end of its list",
+            "queue": [program.show(p.row) for u in emulation.open for p in u.parts if p.ended < 0][:8]}

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +13,14 @@ from ..cost.figures import duration, figures, percent
 from ..cost.simulate import simulate
 from ..cost.timeline import Timeline
 from ..files import write_whole
+from ..interchange.timeline import dumps
 from ..lower import backends
 from ..lower.actions import actions
 from ..lower.command import prepare
 from ..lower.plan import head
+from ..program.facts import Facts
 from ..program.ir import TRANSFER, Kind, Program
-
-FORMAT = "interlock.timeline/1"
+from .pool import Pool
 
 
 @dataclass(frozen=True)
@@ -36,6 +31,7 @@ class Asked:
     payload: float = 1.0
     limit: float = 10.0
     lowering: backends.Options = backends.Options()
+    calibrate: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,29 +60,33 @@ def run(name: str, data: bytes, check_options, asked: Asked, output: Path | None
     except NoTimes as error:
         complain(f"interlock: {error}\n")
         return 2
-    predicted = simulate(program, found, "pair", critical=False)
-    measured = emulate(program, found, asked)
-    say(report(source.checked.name, predicted, measured))
+    if found.beside.any():
+        complain("interlock: an emulation runs reductions in a rank's order: write `blocking` in `replicas { .. }`\n")
+        return 2
+    with Pool(program.ranks) as pool:
+        expected = found
+        if asked.calibrate:
+            from .calibrate import calibrate                             # it emulates
+            here = calibrate(pool, program.ranks)
+            say(f"this machine: {here}\n")
+            expected = here.durations(found, source.schedule.times, asked)
+        measured = emulate(program, found, asked, pool=pool)
+    say(report(source.checked.name, simulate(program, expected, "pair", critical=False), measured))
     if output is not None:
-        write_whole(output, json.dumps(as_json(measured.timeline)))
+        write_whole(output, dumps(source.checked.name, measured.timeline))
     return 0 if measured.finished else 1
 
 
-def emulate(program: Program, found: Durations, asked: Asked = Asked(), model: str = "pair") -> Measured:
-    """One step on as many processes as ranks."""
-    seconds = (found.row * 1e-9 * asked.scale).tolist()
-    sizes = [0] * len(program.order)
+def emulate(program: Program, found: Durations, asked: Asked = Asked(), model: str = "pair", pool: Pool | None = None) -> Measured:
+    """One step, on as many processes as ranks: those of `pool`, or new ones. Raises OSError."""
+    if pool is None:
+        with Pool(program.ranks) as pool:
+            return emulate(program, found, asked, model, pool)
     o = program.order
-    for row in np.flatnonzero(np.isin(o.kind, [int(k) for k in TRANSFER])).tolist():
-        s, m = int(o.stage[row]), int(o.mb[row])
-        action = Kind(int(o.kind[row]))
-        stage = s if action in (Kind.SEND_F, Kind.RECV_B) else None
-        if s >= 0:
-            stage = s if stage is not None else int(_before(program, s, m))
-            sizes[row] = int(found.payload[found.kind_of[m], stage] * asked.payload)
-    job = {"plain": head(program), "ranks": actions(program), "model": model, "seconds": seconds, "sizes": sizes, "limit": max(asked.limit, 4 * max(seconds, default=0))}
-    with tempfile.TemporaryDirectory() as folder:
-        results = _processes(program.ranks, [job], Path(folder), asked.limit + 60 + 4 * found.row.sum() * 1e-9 * asked.scale)
+    seconds = (found.row * 1e-9 * asked.scale).tolist()
+    limit = max(asked.limit, 4 * max(seconds, default=0))
+    job = {"plain": head(program), "ranks": actions(program), "model": model, "seconds": seconds, "sizes": _sizes(program, found, asked.payload), "limit": limit}
+    results = pool.run(program.ranks, job, limit + 60 + 4 * found.row.sum() * 1e-9 * asked.scale)
     first = min(r["began"] for r in results)
     start, end = (np.full(len(o), -1, dtype=np.int64) for _ in range(2))
     for r in results:
@@ -97,33 +97,15 @@ def emulate(program: Program, found: Durations, asked: Asked = Asked(), model: s
     return Measured(all(r["finished"] for r in results), Timeline(program, model, start, end), stands)
 
 
-def _before(program: Program, s: int, m: int) -> int:
-    from ..program.facts import Facts
-    fp = Facts(program).footprint
-    return fp.prev[fp.of[m], s]
-
-
-def _processes(ranks: int, jobs: list[dict], folder: Path, seconds: float) -> list[dict]:
-    """What each rank says of the last job. Raises OSError if a process fails."""
-    (folder / "jobs.json").write_text(json.dumps(jobs))
-    root = str(Path(__file__).parents[2])
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
-    started = [subprocess.Popen([sys.executable, "-m", "interlock.runtime.emulate_worker", str(r), str(ranks), str(folder / "store"), str(folder / "jobs.json"), str(folder / f"out-{r}.json")],
-                                env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in range(ranks)]
-    deadline = time.monotonic() + seconds
-    try:
-        for r, p in enumerate(started):
-            text, _ = p.communicate(timeout=max(deadline - time.monotonic(), 0.1))
-            if p.returncode:
-                raise OSError(0, (text.strip().splitlines() or ["it ended"])[-1], f"the process of rank {r}")
-    except subprocess.TimeoutExpired:
-        raise OSError(0, f"not done after {seconds:.0f} s", "the emulation") from None
-    finally:
-        for p in started:
-            if p.poll() is None:
-                p.kill()
-                p.wait()
-    return [json.loads((folder / f"out-{r}.json").read_text())[-1] for r in range(ranks)]
+def _sizes(program: Program, found: Durations, part: float) -> list[int]:
+    """Bytes of each row's payload, those of the output that crosses: 0 of what is no transfer, or a named one."""
+    facts, o = Facts(program), program.order
+    sizes = [0] * len(o)
+    for row in np.flatnonzero(np.isin(o.kind, [int(k) for k in TRANSFER]) & (o.stage >= 0)).tolist():
+        s, m = int(o.stage[row]), int(o.mb[row])
+        left = s if Kind(int(o.kind[row])) in (Kind.SEND_F, Kind.RECV_B) else int(facts.footprint.prev[facts.footprint.of[m], s])
+        sizes[row] = int(found.payload[found.kind_of[m], left] * part)
+    return sizes
 
 
 def report(name: str, predicted: Timeline, measured: Measured) -> str:
@@ -136,11 +118,3 @@ def report(name: str, predicted: Timeline, measured: Measured) -> str:
     for r, (x, y) in enumerate(zip(a.ranks, b.ranks)):
         lines.append(f"  {r:>4}  {duration(y.bubble):>10}, {duration(x.bubble):<15}  {duration(y.exposed):>10}, {duration(x.exposed)}")
     return "\n".join(lines) + "\n"
-
-
-def as_json(timeline: Timeline) -> dict:
-    """Each operation's start and end in nanoseconds, rank by rank; null where it has none."""
-    p = timeline.program
-    one = lambda x: None if x < 0 else int(x)
-    return {"format": FORMAT, "model": timeline.model, "makespan": timeline.makespan,
-            "ranks": [[[p.show(i), one(timeline.start[i]), one(timeline.end[i])] for i in range(int(p.order.start[r]), int(p.order.start[r + 1]))] for r in range(p.ranks)]}

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from ..lower.actions import actions
 from ..lower.executable import without_action
 from ..lower.plan import Plan, PlanError, loads
-from .control import Control, store_of
+from .control import GRACE, Control, store_of
 from .errors import RunError
 from .reductions import Accumulation, Reducer
 from .stages import StageRunner
@@ -51,8 +51,8 @@ class Runner:
         wrong: PlanError | None = None
         try:
             self.plan = plan if isinstance(plan, Plan) else loads(Path(plan).read_text(encoding="utf-8"))
-        except (OSError, PlanError) as error:
-            wrong = error if isinstance(error, PlanError) else PlanError(f"{self.file}: {error.strerror}")
+        except (OSError, UnicodeDecodeError, PlanError) as error:
+            wrong = error if isinstance(error, PlanError) else PlanError(f"{self.file}: {error.strerror if isinstance(error, OSError) else 'no text'}")
         self.pipelines = [list(p) for p in pipelines] if pipelines is not None else [list(range(self.plan.program.ranks if wrong is None else dist.get_world_size()))]
         self.world = next((p for p in self.pipelines if dist.get_rank() in p), None)
         if self.world is None:
@@ -69,8 +69,8 @@ class Runner:
                                lambda i: self._describe_from[i] if 0 <= i < len(self._describe_from) else "the start", timeout, exit_when_stuck)
         try:
             self._start(wrong, stages, loss_fn, timeout, ties or {}, data_average, optimizer, dynamic_shapes, sync)
-        except (RunError, PlanError) as error:
-            raise self._told(error) from None
+        except Exception as error:
+            raise self._told(error) from (None if isinstance(error, (RunError, PlanError)) else error)
 
     def _start(self, wrong, stages, loss_fn, timeout, ties, average, optimizer, dynamic, sync) -> None:
         if wrong is not None:
@@ -95,15 +95,15 @@ class Runner:
             if any(s in here for s in tie.stages) and any(a["do"] == "REDUCE_TIE" and a["name"] == tie.name for a in self.actions) and not ties.get(tie.name):
                 raise RunError("IL849", f"the plan ties {tie.name} over ranks: give the Runner ties={{{tie.name!r}: [parameters of rank {self.rank}]}}")
         self._meet("ready")
-        groups, data = self._groups(timeout)
+        groups, data = self.control.begin(lambda: self._groups(timeout))
         self.wire = Wire(self.control, groups, self.world, self.device, dynamic, self.host_waits)
         self.reducer = Reducer(self.control, groups, data, average, self.host_waits)
         if sync and program.ranks > 1:
             for s in here:
                 if program.stages[s].replicated and isinstance(stages[s], torch.nn.Module):
                     for t in (*stages[s].parameters(), *stages[s].buffers()):
-                        work = dist.broadcast(t.detach(), self.world[0], group=groups[0], async_op=True)
-                        self.control.wait(work.wait, "waits for the parameters of rank 0") if self.host_waits else work.wait()
+                        work = self.control.begin(lambda t=t: dist.broadcast(t.detach(), self.world[0], group=groups[0], async_op=True))
+                        self.control.wait(work.wait, "waits for the parameters of rank 0") if self.host_waits else self.control.begin(work.wait)
         self.control.at(-1, "is between steps")
 
     def _agree(self) -> None:
@@ -190,7 +190,7 @@ class Runner:
 
     def _unblock(self) -> None:
         """A wait of gloo ends with its communicator only, and one time limit that passes closes that: else a thread would be left inside at the process's end."""
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + GRACE
         while self.control.waiting and self.host_waits and hasattr(self, "wire") and time.monotonic() < deadline:
             for group in [g for g in (*self.wire.groups, self.everyone, self.reducer.data_group) if g is not None]:
                 peer = next((r for r in dist.get_process_group_ranks(group) if r != dist.get_rank()), None)
@@ -219,7 +219,7 @@ class Runner:
             done.record()
             self.control.until(done.query, "waits for its device after")
         if len(self.world) > 1:
-            work = dist.all_reduce(self.losses, group=self.everyone, async_op=True)
+            work = self.control.begin(lambda: dist.all_reduce(self.losses, group=self.everyone, async_op=True))
             self.control.wait(work.wait, "has ended its list, after")
 
     def _execute(self, i: int) -> int:

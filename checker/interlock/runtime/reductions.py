@@ -46,11 +46,11 @@ class Reducer:
                 p.grad = part.view_as(p).clone()
 
     def _all_reduce(self, tensor: torch.Tensor, group) -> None:
-        work = dist.all_reduce(tensor, dist.ReduceOp.SUM, group=group, async_op=True)
+        work = self.control.begin(lambda: dist.all_reduce(tensor, dist.ReduceOp.SUM, group=group, async_op=True))
         if self.host_waits:
             self.control.wait(work.wait, "waits for the other ranks in")
         else:
-            work.wait()
+            self.control.begin(work.wait)
 
 
 class Accumulation:

@@ -63,6 +63,7 @@ class Wire:
         self.sent: dict[tuple, Unit] = {}
         self.coming: dict[tuple, tuple[Unit, Leg]] = {}
         self.step = 0
+        control.progress = self.progress                 # what another queue holds up is posted whatever this rank waits for
 
     def start_step(self) -> None:
         self.step += 1
@@ -160,9 +161,9 @@ class Wire:
                     unit.held.append(t)
                     operations.append((dist.isend if leg.sends else dist.irecv, t, self.world[leg.peer]))
         if unit.grouped and operations:
-            unit.works = list(dist.batch_isend_irecv([dist.P2POp(f, t, peer, group=group) for f, t, peer in operations]))
+            unit.works = list(self.control.begin(lambda: dist.batch_isend_irecv([dist.P2POp(f, t, peer, group=group) for f, t, peer in operations])))
         else:
-            unit.works = [f(t, peer, group=group) for f, t, peer in operations]
+            unit.works = self.control.begin(lambda: [f(t, peer, group=group) for f, t, peer in operations])
 
     def _end(self, unit: Unit, state: str) -> None:
         if unit.done:
@@ -173,7 +174,7 @@ class Wire:
             if self.host_waits:
                 self.control.wait(work.wait, state)
             else:
-                work.wait()
+                self.control.begin(work.wait)
         unit.done, unit.works = True, []
         unit.held.clear()
         for leg in unit.legs:

@@ -1,0 +1,63 @@
+"""The processes of emulations: kept from job to job, bounded in time, and none left."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from interlock.check import written
+from interlock.cost.durations import by_kind
+from interlock.cost.standard import program
+from interlock.lower.actions import actions
+from interlock.lower.plan import head
+from interlock.program.ir import Kind
+from interlock.runtime.emulation import Asked, emulate
+from interlock.runtime.mail import Mail
+from interlock.runtime.pool import Pool
+
+
+def test_messages_arrive_whole_and_for_their_job():
+    pipes = [os.pipe() for _ in range(2)]
+    ends = [w for _, w in pipes]
+    mine, other = Mail(0, pipes[0][0], ends), Mail(1, pipes[1][0], ends)
+    other.tell(3, [0], "t1")
+    other.tell(4, [0], "here")
+    os.write(ends[0], b"4 1 t")                              # cut where a read may end
+    mine.wait(1)
+    assert mine.heard == {3: {("t1", 1)}, 4: {("here", 1)}}
+    os.write(ends[0], b"27\n")
+    mine.wake()
+    mine.wait(1)
+    assert mine.heard[4] == {("here", 1), ("t27", 1)}
+    mine.forget(3)
+    assert list(mine.heard) == [4]
+    mine.wait(0)
+    for fd in (fd for pair in pipes for fd in pair):
+        os.close(fd)
+
+
+def test_jobs_one_after_the_other_and_a_process_that_ends():
+    small, large = (written(program("1f1b", P, 3)) for P in (2, 3))
+    with Pool(3) as pool:
+        for p in (large, small, large):
+            times = by_kind(p, {Kind.F: 2_000_000, Kind.B: 4_000_000})
+            measured = emulate(p, times, Asked(limit=5), pool=pool)
+            assert measured.finished and measured.timeline.makespan >= (3 + p.ranks - 1) * 6_000_000
+            first = [p.show(i) for i in range(len(p.order)) if measured.timeline.start[i] >= 0]
+            assert len(first) == sum(measured.timeline.end >= 0)
+        with pytest.raises(ValueError):
+            pool.run(4, {}, 1)
+        os.kill(pool.processes[1].pid, signal.SIGKILL)
+        with pytest.raises(OSError):
+            emulate(large, by_kind(large, {Kind.F: 1_000, Kind.B: 1_000}), pool=pool)
+    assert all(p.poll() is not None for p in pool.processes)
+
+
+def test_a_job_that_takes_too_long():
+    p = written(program("1f1b", 2, 2))
+    job = {"plain": head(p), "ranks": actions(p), "model": "pair", "seconds": [5.0] * len(p.order), "sizes": [0] * len(p.order), "limit": 60}
+    with Pool(2) as pool, pytest.raises(OSError) as raised:
+        pool.run(2, job, 0.5)
+    assert "not done after" in str(raised.value) and all(q.poll() is not None for q in pool.processes)

@@ -10,25 +10,26 @@ from interlock.report.timeline.palette import REGIONS
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 430, 64, 190, 58, 54
 _STYLE = """text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue","DejaVu Sans",sans-serif;font-size:12px}
-.p{fill:#fff}.i{fill:#16181d}.s{fill:#5c6370}.g{stroke:#e3e6eb}.a{stroke:#5c6370}.l{fill:none;stroke-width:2}
+.p{fill:#fff}.i{fill:#16181d}.s{fill:#5c6370}.g{stroke:#e3e6eb}.a{stroke:#5c6370}.l{fill:none;stroke-linejoin:round}
 @media (prefers-color-scheme:dark){.p{fill:#14161a}.i{fill:#eceef2}.s{fill:#a2a9b6}.g{stroke:#2b3038}.a{stroke:#a2a9b6}}"""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Points in the data's units. hue: of the palette. dots: points beside the line; dash: a broken line; name: empty for none."""
+    """Points in the data's units. hue: of the palette. dots: points beside the line; dash: a broken line; name: empty for none; width in pixels, pale from 5 on."""
 
     name: str
     points: Sequence[tuple[float, float]]
     hue: int
     dash: bool = False
     dots: Sequence[tuple[float, float]] = ()
+    width: float = 2
 
 
 @dataclass(frozen=True)
 class Chart:
-    """The horizontal axis is a share, 0 to `right`, in steps of 10 % or of `step`; the vertical one 0 to `top` in steps of `tick`. levels, places: (value, text) of
-    horizontal and of vertical marks."""
+    """The horizontal axis is 0 to `right` in steps of `step`, written as `form`; the vertical one 0 to `top` in steps of `tick`. levels, places: (value, text)
+    of horizontal and of vertical marks."""
 
     title: str
     subtitle: str
@@ -40,7 +41,8 @@ class Chart:
     tick: float
     levels: Sequence[tuple[float, str]] = ()
     places: Sequence[tuple[float, str]] = ()
-    step: int = 10
+    step: float = 0.1
+    form: str = "{:.0%}"
 
     def svg(self) -> str:
         x = lambda v: LEFT + v / self.right * (WIDTH - LEFT - RIGHT)
@@ -55,8 +57,9 @@ class Chart:
         for k in range(int(self.top / self.tick + 1e-9) + 1):
             v = k * self.tick
             out.append(f'<path class="g" d="M{LEFT} {y(v):.1f}H{end}"/><text class="s" x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
-        for k in range(0, round(self.right * 100) + 1, self.step):
-            out.append(f'<text class="s" x="{x(k / 100):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{k} %</text>')
+        for k in range(int(self.right / self.step + 1e-9) + 1):
+            v = k * self.step
+            out.append(f'<text class="s" x="{x(v):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{self.form.format(v)}</text>')
         out.append(f'<text class="s" x="{(LEFT + end) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(self.x)}</text>')
         out.append(f'<text class="s" transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{escape(self.y)}</text>')
         for v, said in self.levels:
@@ -65,8 +68,9 @@ class Chart:
             out.append(f'<path class="a" d="M{x(v):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke-dasharray="2 3"/><text class="i" x="{x(v) + 5:.1f}" y="{HEIGHT - BOTTOM - 8}">{escape(said)}</text>')
         for line in self.lines:
             dash = ' stroke-dasharray="6 4"' if line.dash else ""
+            pale = ' stroke-opacity="0.45"' if line.width >= 5 else ""
             path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in line.points)
-            out.append(f'<path class="l c{line.hue}" d="M{path}"{dash}/>')
+            out.append(f'<path class="l c{line.hue}" d="M{path}" stroke-width="{line.width:g}"{dash}{pale}/>')
             out += [f'<circle class="f{line.hue}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="3.5"/>' for a, b in line.dots]
         out += self._names(x, y)
         return "\n".join([*out, "</svg>"]) + "\n"

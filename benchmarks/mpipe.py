@@ -100,7 +100,7 @@ def chart(curves: dict[tuple[int, str], list[float]], goals: dict[str, float], o
         lines.append(Line(f"{ranks} ranks" if cut == "before" else "", shown, RANKS.index(ranks), cut == "apart", marks))
     return Chart("When transpose gives the published speedups", "Predicted, 4 P microbatches. Over the encoder before the first stage (lines), or on a rank of its own (broken). Dots: as published.",
                  "encoder's share of the compute", "speedup of transpose", lines, 0.3, TOP + 0.2, 0.5,
-                 [(v, f"{v:.2f}x, experiment {g}") for g, v in goals.items()], [(own, f"{own:.1%}: the layers of the paper's Table 1")], step=5)
+                 [(v, f"{v:.2f}x, experiment {g}") for g, v in goals.items()], [(own, f"{own:.1%}: the layers of the paper's Table 1")], step=0.05)
 
 
 if __name__ == "__main__":

@@ -42,14 +42,14 @@ def load(where: str, nn) -> Chain:
         found = getattr(found, part)
     inputs = None
     if callable(found) and not isinstance(found, nn.Module):
-        found = running(f"`{match[2]}`", found)
+        found = running(f"`{match[2]}`", found, help="a function is called without arguments, and returns the modules, or them and what the first is given")
         if isinstance(found, tuple) and len(found) == 2 and not isinstance(found[1], nn.Module):
             found, inputs = found
             inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     return Chain(_named(match[2], found, nn), inputs)
 
 
-def running(what: str, function, *arguments):
+def running(what: str, function, *arguments, help: str = "the modules run one after the other, each given what the one before it returned"):
     """function(*arguments), where what it raises is the user's: IL117 with `what`."""
     try:
         return function(*arguments)
@@ -57,8 +57,7 @@ def running(what: str, function, *arguments):
         raise
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
-        raise refused(f"{what} raised {type(error).__name__}{f': {said[:300]}' if said else ''}",
-                      "the modules run one after the other, each given what the one before it returned") from error
+        raise refused(f"{what} raised {type(error).__name__}{f': {said[:300]}' if said else ''}", help) from error
 
 
 def _import(name: str):
@@ -66,7 +65,7 @@ def _import(name: str):
         sys.path.insert(0, os.getcwd())
         if not all(part.isidentifier() for part in name.split(".")):
             raise refused(f"`{name}` is no name of a module", "write `package.module:attribute` or `path.py:attribute`")
-        return running(f"importing `{name}`", importlib.import_module, name)
+        return running(f"importing `{name}`", importlib.import_module, name, help="modules are looked for in this folder and where Python is installed; or write `path.py:attribute`")
     path = Path(name)
     if not path.is_file():
         raise refused(f"there is no file {name}", "write `path.py:attribute`")
@@ -74,7 +73,7 @@ def _import(name: str):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    running(f"importing {name}", spec.loader.exec_module, module)
+    running(f"importing {name}", spec.loader.exec_module, module, help="its code runs as `import` would run it")
     return module
 
 

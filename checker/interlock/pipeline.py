@@ -130,10 +130,10 @@ def with_capacity(node, capacity: int | None):
     """A schedule with a model and without a capacity of its own, with this one for every rank (bytes)."""
     if capacity is None or node.model is None or (node.memory is not None and node.memory.capacities):
         return node
-    from .language import ast, ast_machine
+    from .language import ast
     span = node.name.span
-    memory = node.memory or ast_machine.MemoryBlock((), span)
-    return replace(node, memory=replace(memory, capacities=(ast_machine.Capacity(ast.Quantity(capacity, "bytes", span), (), span),)))
+    memory = node.memory or ast.MemoryBlock((), span)
+    return replace(node, memory=replace(memory, capacities=(ast.Capacity(ast.Quantity(capacity, "bytes", span), (), span),)))
 
 
 def check_schedule(path: str, schedule, library, options: Options) -> Checked:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..language import ast, ast_machine
+from ..language import ast
 from ..language.diagnostics import error
 from ..program.ir import Memory, Size
 from .names import indices
@@ -22,9 +22,9 @@ class Hardware:
     keeps a part of them.
     """
 
-    links: tuple[ast_machine.Link, ...] = ()
-    device: ast_machine.Device | None = None
-    replicas: ast_machine.Replicas | None = None
+    links: tuple[ast.Link, ...] = ()
+    device: ast.Device | None = None
+    replicas: ast.Replicas | None = None
     speeds: tuple[Fraction, ...] = ()
     gradient: Fraction = Fraction(1)
 
@@ -41,7 +41,7 @@ def hardware(schedule: ast.Schedule, ranks: int) -> Hardware:
     return Hardware(schedule.links, schedule.device, schedule.replicas, speeds, gradient)
 
 
-def memory(node: ast_machine.MemoryBlock | None, ranks: int) -> Memory | None:
+def memory(node: ast.MemoryBlock | None, ranks: int) -> Memory | None:
     """Raises IL204 for a rank that does not exist."""
     if node is None:
         return None
@@ -60,17 +60,17 @@ def _of_ranks(lines, ranks: int, default, value: Callable) -> tuple:
     return tuple(out)
 
 
-def bytes_per_parameter(weights: ast_machine.Share | None) -> int:
+def bytes_per_parameter(weights: ast.Share | None) -> int:
     return weights.amount.value if weights is not None else BYTES_OF_A_PARAMETER
 
 
-def _per_weight_byte(share: ast_machine.Share, weights: ast_machine.Share | None) -> Fraction:
+def _per_weight_byte(share: ast.Share, weights: ast.Share | None) -> Fraction:
     """Bytes that a rank holds for each byte of weights."""
     unit = bytes_per_parameter(weights) if share.unit == "parameter" else 1
     return Fraction(share.amount.value, share.amount.scale * unit * (share.shards.value if share.shards else 1))
 
 
-def logits_of(share: ast_machine.Share, vocabulary: int, tokens: Size) -> Size:
+def logits_of(share: ast.Share, vocabulary: int, tokens: Size) -> Size:
     """tokens * vocabulary * bytes / shards, rounded up: what the loss keeps of a microbatch until its gradient is known."""
     part = lambda n: -(-n * vocabulary * share.amount.value // (share.shards.value if share.shards else 1))
     return Size(part(tokens.fixed), part(tokens.per_image))

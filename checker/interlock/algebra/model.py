@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Sequence
 
-from ..language import ast, ast_machine
+from ..language import ast
 from ..language.diagnostics import Diagnostic, InputError, Label, error
 from ..language.source import Span
 from ..language.units import LARGEST
@@ -72,7 +72,7 @@ def _shown(r: ast.IndexRange) -> str:
     return f"[{r.first}]" if r.first == r.last else f"[{r.first}..{r.last}]"
 
 
-def build(model: ast.Model, device: ast_machine.Device | None = None, memory: ast_machine.MemoryBlock | None = None) -> Chain:
+def build(model: ast.Model, device: ast.Device | None = None, memory: ast.MemoryBlock | None = None) -> Chain:
     """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers), IL201 (`attach` of layers that are no neighbours)."""
     kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.count == 0}
     layers: list[Layer] = []
@@ -161,14 +161,14 @@ def _size(quantity: ast.Quantity | None) -> Size:
     return Size(0, quantity.value) if quantity.per_image else Size(quantity.value, 0)
 
 
-def _logits(properties: tuple[ast.Property, ...], memory: ast_machine.MemoryBlock | None) -> Size:
+def _logits(properties: tuple[ast.Property, ...], memory: ast.MemoryBlock | None) -> Size:
     found = {p.name: p.value for p in properties}
     if memory is None or memory.logits is None or "vocabulary" not in found:
         return Size()
     return logits_of(memory.logits, found["vocabulary"].value, _size(found["tokens"]))
 
 
-def _layer(name: str, properties: tuple[ast.Property, ...], logits: Size, memory: ast_machine.MemoryBlock | None, span: Span) -> Layer:
+def _layer(name: str, properties: tuple[ast.Property, ...], logits: Size, memory: ast.MemoryBlock | None, span: Span) -> Layer:
     """`parameters` become weights, logits a part of the activation. Raises IL104."""
     found = {p.name: p for p in properties}
     size = {k: _size(found[k].value) for k in _SIZES if k in found}
@@ -184,7 +184,7 @@ def _layer(name: str, properties: tuple[ast.Property, ...], logits: Size, memory
     return Layer(name, "frozen" not in found, modality, weights, **size, recompute="recompute" in found)
 
 
-def _times(properties: tuple[ast.Property, ...], device: ast_machine.Device | None) -> Times:
+def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> Times:
     found = {p.name: _size(p.value) for p in properties if p.name in Times.__dataclass_fields__}
     times = Times(**found)
     if times.forward is None and device is not None and (times.flops or times.hbm_bytes):
@@ -194,7 +194,7 @@ def _times(properties: tuple[ast.Property, ...], device: ast_machine.Device | No
     return times
 
 
-def _roofline(times: Times, device: ast_machine.Device) -> Size | None:
+def _roofline(times: Times, device: ast.Device) -> Size | None:
     """max(flops / peak_flops, hbm_bytes / hbm_bandwidth), rounded up to a nanosecond; each half of the backward likewise."""
     def part(pick) -> int:
         work, moved = (pick(s) if s is not None else 0 for s in (times.flops, times.hbm_bytes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ast import IndexRange, Int, Quantity
+from .ast_words import IndexRange, Int, Quantity
 from .source import Span
 
 

@@ -5,7 +5,7 @@ A method gets the place of its rule and what the rule's parts became; words and 
 
 from __future__ import annotations
 
-from . import ast, ast_machine
+from . import ast
 from .build_base import TARGETS, Base, Part, rule
 from .build_machine import Machines
 from .build_program import Orders, Skeletons
@@ -151,7 +151,7 @@ class Builder(Models, Machines, Orders, Skeletons):
                            if isinstance(s, Part) and s.tag != "require" or type(s) in _SINGLE], f"schedule `{name}`")
         return ast.Schedule(
             self._word(name), once.get("ranks"), once.get("microbatches"), once.get("comm", ()), once.get("model"), once.get("images"),
-            pick(ast.Presence), once.get("cut"), pick(ast.CommunicatorDef), once.get("memory"), pick(ast_machine.Link), once.get("device"),
+            pick(ast.Presence), once.get("cut"), pick(ast.CommunicatorDef), once.get("memory"), pick(ast.Link), once.get("device"),
             once.get("replicas"), pick(ast.Freeze), pick(ast.TieDef), pick(ast.Assume), pick(ast.ForAnyFreezing),
             tuple(c for s in statements if isinstance(s, Part) and s.tag == "require" for c in s.value),
             once.get("place"), once.get("order"), pick(ast.Expect), pick(ast.Prove), span)
@@ -225,5 +225,5 @@ class Builder(Models, Machines, Orders, Skeletons):
         return Part("under", words, span)
 
 
-_SINGLE = {ast.Model: "model", ast.Images: "images", ast.Cut: "cut", ast_machine.MemoryBlock: "memory", ast_machine.Device: "device",
-           ast_machine.Replicas: "replicas", ast.Place: "place", ast.Order: "order"}
+_SINGLE = {ast.Model: "model", ast.Images: "images", ast.Cut: "cut", ast.MemoryBlock: "memory", ast.Device: "device",
+           ast.Replicas: "replicas", ast.Place: "place", ast.Order: "order"}

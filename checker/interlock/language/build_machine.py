@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import ast_machine as ast
+from . import ast
 from .build_base import Base, Part, rule
 
 

@@ -2,9 +2,12 @@
 
     runner = Runner("vlm.plan", stages={0: encoder, 1: first_half}, loss_fn=loss_fn, device="cuda")
     losses = runner.step(inputs, targets)
+
+PlanSchedule has the interface of PyTorch's own schedules instead.
 """
 
 from .engine import Runner
 from .errors import RunError
+from .schedule import PlanSchedule
 
-__all__ = ["RunError", "Runner"]
+__all__ = ["PlanSchedule", "RunError", "Runner"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock import cli, resources
+from interlock import arguments, cli, resources
 from interlock.kernel import verify
 from interlock.language.format import format
 from interlock.pipeline import FileResult, Options, check_file
@@ -48,7 +48,7 @@ def check(block: explain.Block, folder: Path) -> FileResult:
     path = folder / f"{block.shows}.{block.language}"
     command, text = COMMAND.match(block.text)[1], COMMAND.sub("", block.text)
     path.write_text(text, encoding="utf-8")
-    args = cli._parser().parse_args(["check", *(command or "").split(), str(path)])
+    args = arguments.parser().parse_args(["check", *(command or "").split(), str(path)])
     targets = tuple(t for names in args.target for t in names)
     return check_file(str(path), path.read_bytes(), Options(models=tuple(MODELS), csv=cli._csv_options(args), targets=targets))
 

@@ -13,7 +13,7 @@ import pytest
 from command import ROOT
 from gate.scratch import BAD, GOOD, GROWS, RAISED
 
-from interlock import cli
+from interlock import arguments
 from interlock.commands import check, watch
 
 SKELETON = (ROOT / "spec" / "std" / "gpipe.sched").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def look(run, capsys, monkeypatch):
             errors.append(captured.err)
             checked.clear()
             run(next(changes))
-        parsed = cli._parser().parse_args(["check", "--watch", "--jobs", "1", *args])
+        parsed = arguments.parser().parse_args(["check", "--watch", "--jobs", "1", *args])
         n = 1 + len(rest := list(changes))
         changes = iter(rest)
         code = watch.watch(parsed, None, rounds=n, sleep=sleep)

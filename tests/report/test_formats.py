@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from report.run import FILES, SENDS_MEET, given, run, two_ranks
 
-from interlock import cli
+from interlock import arguments, cli
 from interlock.language.diagnostics import Diagnostic
 from interlock.report import FORMATS, is_human_readable, render
 from interlock.report.github import MOST
@@ -39,9 +39,9 @@ def test_golden(golden, everything, format):
 
 
 def test_the_command_knows_every_format(monkeypatch, capsys):
-    assert cli.FORMATS == tuple(FORMATS) and set(FORMATS) == set(ENDINGS)
+    assert arguments.FORMATS == tuple(FORMATS) and set(FORMATS) == set(ENDINGS)
     assert [f for f in FORMATS if is_human_readable(f)] == ["text", "concise"]
-    parse = cli._parser
+    parse = arguments.parser
     monkeypatch.setenv("INTERLOCK_OUTPUT_FORMAT", "sarif")
     assert parse().parse_args(["check", "."]).format == "sarif"
     assert parse().parse_args(["check", ".", "--format", "junit"]).format == "junit"

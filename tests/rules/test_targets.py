@@ -16,7 +16,7 @@ from command import interlock
 from torch.distributed.pipelining import schedules
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
-from interlock import cli
+from interlock import arguments
 from interlock.interchange import torch_csv
 from interlock.interchange.torch_csv import CsvOptions
 from interlock.language import build_base
@@ -279,7 +279,7 @@ WRITTEN = """schedule s {{ ranks 2 microbatches 2 {more}
 
 
 def test_the_names_of_targets_are_the_same_everywhere():
-    assert TARGETS == cli.TARGETS == build_base.TARGETS
+    assert TARGETS == arguments.TARGETS == build_base.TARGETS
 
 
 def test_an_expectation_names_a_target_and_thereby_asks_for_it():

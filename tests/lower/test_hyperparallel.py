@@ -77,9 +77,10 @@ def test_what_it_cannot_run_is_refused():
     assert refused.value.code == "IL844" and "IL822" in str(refused.value)
 
 
-def test_an_encoder_that_no_microbatch_visits_is_refused():
-    text = TEXT.format(P=2, M=2, n=2, cut="e = enc : transpose  b = u : 1f1b", more="images [0, 0]").replace("layer enc { }", "layer enc { modality vision }")
-    with pytest.raises(Refused, match="no microbatch visits the encoder") as refused:
+@pytest.mark.parametrize("images, first", [("[0, 0]", 0), ("[1, 0]", 1)])
+def test_a_microbatch_that_does_not_visit_the_encoder_is_refused(images, first):
+    text = TEXT.format(P=2, M=2, n=2, cut="e = enc : transpose  b = u : 1f1b", more=f"images {images}").replace("layer enc { }", "layer enc { modality vision }")
+    with pytest.raises(Refused, match=f"microbatch {first} does not visit the encoder") as refused:
         lowered(text, "hyperparallel")
     assert refused.value.code == "IL844"
 

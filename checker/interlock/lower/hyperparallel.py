@@ -116,8 +116,9 @@ class HyperParallel:
         yield BROADCAST, True
 
     def write(self, plan: Plan, program: Program) -> str:
-        if encoder(program) and not ((program.order.stage == 0) & (program.order.kind == int(Kind.F))).any():
-            raise NotExpressible("no microbatch visits the encoder, and without a step of it the lists are read as those of a body alone")
+        encodes = (program.order.stage == 0) & (program.order.kind == int(Kind.F))
+        if encoder(program) and (apart := sorted(set(range(program.microbatches)) - set(program.order.mb[encodes].tolist()))):
+            raise NotExpressible(f"microbatch {apart[0]} does not visit the encoder, and the lists encode every microbatch")
         ranks = [list(_steps(plan.program, r, rank)) for r, rank in enumerate(rows_of(plan.program))]
         body = ",\n".join(f' "{r}": [\n' + ",\n".join(f"  {json.dumps(step)}" for step in steps) + "\n ]" for r, steps in enumerate(ranks))
         return "{\n" + body + "\n}\n"

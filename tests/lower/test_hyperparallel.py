@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from interlock.check import check_program
-from interlock.lower import backends
+from interlock.lower import backends, hyperparallel
 from interlock.lower.hyperparallel_schedule import schedule_class
 from interlock.lower.lowering import Refused, Source, lower
 from interlock.verdict import Checked
@@ -83,6 +83,22 @@ def test_a_microbatch_that_does_not_visit_the_encoder_is_refused(images, first):
     with pytest.raises(Refused, match=f"microbatch {first} does not visit the encoder") as refused:
         lowered(text, "hyperparallel")
     assert refused.value.code == "IL844"
+
+
+@pytest.mark.parametrize("change", [lambda steps: steps + ["MPIPE_GRAD_REDUCE - 0"], lambda steps: [s for s in steps if s != "MPIPE_GRAD_REDUCE - 0"]], ids=["twice", "missing"])
+def test_the_encoders_reduction_stands_once_on_every_rank(monkeypatch, change):
+    write = hyperparallel.HyperParallel.write
+
+    def changed(self, plan, program):
+        value = json.loads(write(self, plan, program))
+        value["1"] = change(value["1"])
+        return json.dumps(value)
+    text = TEXT.format(P=2, M=3, n=2, cut="e = enc : transpose  b = u : 1f1b", more="")
+    assert lowered(text, "hyperparallel").text.count("MPIPE_GRAD_REDUCE") == 2
+    monkeypatch.setattr(hyperparallel.HyperParallel, "write", changed)
+    with pytest.raises(Refused) as refused:
+        lowered(text, "hyperparallel")
+    assert refused.value.code == "IL841"
 
 
 # ---- the adapter ---------------------------------------------------------------------------------------------------------

@@ -127,10 +127,10 @@ class HyperParallel:
         """Layers, sizes, ties and the reductions of the body are the program's: the lists have none."""
         found = hyperparallel.read(Sources().add("plan.json", text)).program
         named = [[replace_name(row, found, program) for row in rank] for rank in rows_of(found)]
-        return with_rows(program, [[row for row in rank if _said(row)] for rank in named])
+        return with_rows(program, [_said(rank, encoder(program)) for rank in named])
 
     def said(self, plan: Plan, program: Program) -> Program:
-        return with_rows(program, [[row for row in rank if _said(row)] for rank in rows_of(program)])
+        return with_rows(program, [_said(rank, encoder(program)) for rank in rows_of(program)])
 
 
 def replace_name(row: Row, found: Program, program: Program) -> Row:
@@ -141,9 +141,9 @@ def replace_name(row: Row, found: Program, program: Program) -> Row:
     return row._replace(name=program.names.index(found.names[row.name]), comm=comms.index(found.communicators[row.comm].name))
 
 
-def _said(row: Row) -> bool:
+def _said(rank: list[Row], encoder: bool) -> list[Row]:
     """What the lists hold: not the reductions, which are the runtime's but for the encoder's, at the end."""
-    return row.kind not in INJECTED
+    return [row for row in rank if row.kind not in INJECTED] + [row for row in rank if encoder and (row.kind, row.stage) == (Kind.REDUCE, 0)]
 
 
 def _steps(program: Program, r: int, rank: list[Row]):

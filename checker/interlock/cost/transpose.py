@@ -141,12 +141,17 @@ class Deadlines:
 def deadlines(program: Program, durations: Durations) -> Deadlines:
     """Asks for inserted transfers, and for encodes before everything else on their rank."""
     facts = Facts(program)
+    alone, end, late = _alone(facts, durations)
+    return _deadlines(facts, durations, alone, end, int(end.max()), late)
+
+
+def _alone(facts: Facts, durations: Durations) -> tuple[Durations, np.ndarray, np.ndarray]:
+    """The run without the encoder: (durations, end of each row, latest start of each that does not delay the makespan)."""
     found = compute.needs(facts)
     alone = without(facts, durations)
     lag = compute.lags(facts, found, alone)
     end = compute.ends(found, alone.row, lag)
-    T = int(end.max())
-    return _deadlines(facts, durations, alone, end, T, T - compute.tails(found, alone.row, lag))
+    return alone, end, int(end.max()) - compute.tails(found, alone.row, lag)
 
 
 def earliest(program: Program, durations: Durations) -> Deadlines:
@@ -322,12 +327,8 @@ def spreads(program: Program, durations: Durations, owners: bool) -> Iterator[Sp
     starts of the other rows are those of the run without the encoder, so what comes of it has to be simulated. No placement is claimed to be the best.
     """
     facts = Facts(program)
-    found = compute.needs(facts)
-    alone = without(facts, durations)
-    lag = compute.lags(facts, found, alone)
-    end = compute.ends(found, alone.row, lag)
-    T = int(end.max())
-    early, late = end - alone.row, T - compute.tails(found, alone.row, lag)
+    alone, end, late = _alone(facts, durations)
+    early = end - alone.row
     encode, due = encodes(program, durations), deadlines(program, durations)
     heads = (facts.overlap_head == np.arange(facts.n)) & ~((facts.stage == 0) & (facts.kind != Kind.LOSS))
     lanes = []

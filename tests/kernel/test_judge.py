@@ -6,7 +6,7 @@ import random
 import pytest
 from .build import claim, one_f_one_b, plain
 
-from interlock.kernel import Judgement, judge, judge_all, verify
+from interlock.kernel import Judge, Judgement, judge, judge_all, verify
 
 WRITTEN = plain("0F0 {0SEND_F0} 0F1 {0SEND_F1 0RECV_B0} 0B0 {0RECV_B1} 0B1 STEP | {1RECV_F0} 1F0 1B0 {1RECV_F1 1SEND_B0} 1F1 1B1 {1SEND_B1} STEP", stages=2)
 PROGRAMS = [WRITTEN, one_f_one_b(2, 3), one_f_one_b(3, 4, split=True), plain("0F0 1F0 {1B0 0F1} 1F1 1B1 0B0 0B1", stages=[0, 0])]
@@ -127,3 +127,11 @@ def test_invariance_of_placeholders():
 def test_many_claims_read_the_program_once():
     program = one_f_one_b(2, 3)
     assert [j.accepted for j in judge_all(program, [claim(program, m) for m in ("buffered", "edge", "pair", "rank", "blocking")])] == [True] * 5
+
+
+def test_one_judge_for_many_claims():
+    program = one_f_one_b(2, 3)
+    of_the_program = Judge(program)
+    assert all(of_the_program.judge(claim(program, m)).accepted for m in ("pair", "rank"))
+    assert not of_the_program.judge({"claim": "in_flight", "counts": [0, 0]}).accepted
+    assert Judge(None).judge(claim(program)).reason.startswith("ill-formed program: ")

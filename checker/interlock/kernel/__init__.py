@@ -1,5 +1,5 @@
 """The kernel: the only judge of certificates. It imports the standard library alone, and no other room."""
 
-from .judge import Judgement, judge, judge_all, verify
+from .judge import Judge, Judgement, judge, judge_all, verify
 
-__all__ = ["Judgement", "judge", "judge_all", "verify"]
+__all__ = ["Judge", "Judgement", "judge", "judge_all", "verify"]

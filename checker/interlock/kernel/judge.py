@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from .faults import faults
 from .invariant import needs_something_absent
@@ -34,17 +35,35 @@ def verify(document) -> list[Judgement]:
 
 def judge(program, claim) -> Judgement:
     """The judgement of one claim about a plain program."""
-    return judge_all(program, [claim])[0]
+    return Judge(program).judge(claim)
 
 
 def judge_all(program, claims: list) -> list[Judgement]:
     """One judgement a claim; the program is read once."""
-    try:
-        v = view(program)
-    except Malformed as error:
-        return [Judgement(False, f"ill-formed program: {error}") for _ in claims]
-    v.clean = {}                                  # model -> the first static fault, or None
-    return [_judge(v, claim) for claim in claims]
+    judge_of = Judge(program)
+    return [judge_of.judge(claim) for claim in claims]
+
+
+class Judge:
+    """Judges claims about one plain program, any JSON at all. The program is read once, at the first claim."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def judge(self, claim) -> Judgement:
+        """The judgement of one claim, any JSON at all."""
+        v = self._reading
+        return v if isinstance(v, Judgement) else _judge(v, claim)
+
+    @cached_property
+    def _reading(self) -> View | Judgement:
+        """The program as read, or the rejection of every claim about it."""
+        try:
+            v = view(self.program)
+        except Malformed as error:
+            return Judgement(False, f"ill-formed program: {error}")
+        v.clean = {}                              # model -> the first static fault, or None
+        return v
 
 
 def _judge(v: View, claim) -> Judgement:

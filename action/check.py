@@ -16,12 +16,14 @@ from pathlib import Path
 SUFFIXES = (".sched", ".csv")
 CONFIGURATION = ("pyproject.toml", "interlock.toml")
 COMMENT = re.compile(r'("[^"\n]*")|#[^\n]*')
-USE = re.compile(r'\b(?:use|model)\s*"([^"\n]+)"')        # both as in checker/interlock/commands/watch.py
-LONGEST = 20_000                 # characters of names that go on a command line; Windows takes 32,767
+USE = re.compile(r'\b(?:use|model)\s*"([^"\n]+)"')  # both as in checker/interlock/cli/watch.py
+LONGEST = 20_000  # characters of names that go on a command line; Windows takes 32,767
 
 
 def git(*args: str) -> str | None:
-    done = subprocess.run(["git", *args], capture_output=True, text=True, encoding="utf-8", errors="surrogateescape")
+    done = subprocess.run(
+        ["git", *args], capture_output=True, text=True, encoding="utf-8", errors="surrogateescape"
+    )
     return done.stdout if done.returncode == 0 else None
 
 
@@ -59,7 +61,10 @@ def users(names: set[str]) -> set[str]:
             text = Path(name).read_text(encoding="utf-8", errors="replace") if name else ""
         except OSError:
             continue
-        uses[os.path.normpath(name)] = {os.path.normpath(os.path.join(os.path.dirname(name), used)) for used in USE.findall(COMMENT.sub(r"\1", text))}
+        uses[os.path.normpath(name)] = {
+            os.path.normpath(os.path.join(os.path.dirname(name), used))
+            for used in USE.findall(COMMENT.sub(r"\1", text))
+        }
     found = {os.path.normpath(n) for n in names}
     while more := {name for name, used in uses.items() if used & found} - found:
         found |= more
@@ -76,7 +81,9 @@ def files(src: list[str]) -> tuple[list[str], str]:
         return src, f"what changed since {since or 'an unknown commit'} cannot be told: everything is checked"
     if any(os.path.basename(n) in CONFIGURATION for n in names):
         return src, "the configuration may have changed: everything is checked"
-    mine = sorted(n for n in users(set(names)) if n.endswith(SUFFIXES) and below(n, src) and os.path.isfile(n))
+    mine = sorted(
+        n for n in users(set(names)) if n.endswith(SUFFIXES) and below(n, src) and os.path.isfile(n)
+    )
     if sum(map(len, mine)) > LONGEST:
         return src, f"{len(mine)} files changed: everything is checked"
     return mine, "" if mine else "no schedule changed"
@@ -90,11 +97,21 @@ def main() -> int:
     outputs = {"exit-code": "0", "sarif": "", "report": "", "text": ""}
     if names:
         folder = Path(os.environ["RUNNER_TEMP"])
-        paths = {name: folder / f"interlock.{ending}" for name, ending in (("sarif", "sarif"), ("report", "json"), ("text", "txt"))}
+        paths = {
+            name: folder / f"interlock.{ending}"
+            for name, ending in (("sarif", "sarif"), ("report", "json"), ("text", "txt"))
+        }
         for path in paths.values():
             path.unlink(missing_ok=True)
         reports = [f"--report={'json' if name == 'report' else name}={path}" for name, path in paths.items()]
-        arguments = [*shlex.split(os.environ.get("ARGS") or ""), "--format=github", "--force-exclude", *reports, "--", *names]
+        arguments = [
+            *shlex.split(os.environ.get("ARGS") or ""),
+            "--format=github",
+            "--force-exclude",
+            *reports,
+            "--",
+            *names,
+        ]
         done = subprocess.run([sys.executable, "-P", "-m", "interlock.cli", "check", *arguments])
         outputs["exit-code"] = str(done.returncode if 0 <= done.returncode < 256 else 101)
         outputs |= {name: str(path) for name, path in paths.items() if path.exists()}

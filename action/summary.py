@@ -12,8 +12,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-MOST_ROWS, MOST_TEXT = 200, 200_000          # of a table, and characters of the text; GitHub takes 1 MiB
-WORDS = {"0": "passed", "1": "failed", "2": "could not read its input", "3": "was left without an answer", "101": "met an internal error"}
+MOST_ROWS, MOST_TEXT = 200, 200_000  # of a table, and characters of the text; GitHub takes 1 MiB
+WORDS = {
+    "0": "passed",
+    "1": "failed",
+    "2": "could not read its input",
+    "3": "was left without an answer",
+    "101": "met an internal error",
+}
 PASSING = ("valid", "invalid as expected", "vacuous as expected", "refused as expected")
 
 
@@ -27,9 +33,18 @@ def rows(report: dict) -> Iterator[tuple[str, str, str, str]]:
     found = []
     for file in report["files"]:
         if file["errors"]:
-            found.append((file["path"], "", "refused as expected" if file.get("as_expected") else "not readable", codes(file["errors"])))
+            found.append(
+                (
+                    file["path"],
+                    "",
+                    "refused as expected" if file.get("as_expected") else "not readable",
+                    codes(file["errors"]),
+                )
+            )
         for schedule in file["schedules"]:
-            findings = [f for answer in schedule["answers"] for f in answer["findings"] if f["severity"] != "note"]
+            findings = [
+                f for answer in schedule["answers"] for f in answer["findings"] if f["severity"] != "note"
+            ]
             outcome = f"{schedule['outcome']} (known)" if schedule.get("excused") else schedule["outcome"]
             found.append((file["path"], schedule["name"], outcome, codes([*findings, *schedule["warnings"]])))
     yield from sorted(found, key=lambda row: row[2] in PASSING)
@@ -59,7 +74,9 @@ def main() -> int:
     code = os.environ.get("EXIT_CODE") or "101"
     print(f"## Interlock {WORDS.get(code, 'failed')}\n")
     if not os.environ.get("REPORT"):
-        print("No schedule was checked." if code == "0" else "There is no report: the log of the step says why.")
+        print(
+            "No schedule was checked." if code == "0" else "There is no report: the log of the step says why."
+        )
         return 0
     print("\n".join(table(json.loads(Path(os.environ["REPORT"]).read_text(encoding="utf-8")))))
     if code != "0":

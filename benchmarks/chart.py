@@ -48,30 +48,49 @@ class Chart:
         x = lambda v: LEFT + v / self.right * (WIDTH - LEFT - RIGHT)
         y = lambda v: HEIGHT - BOTTOM - v / self.top * (HEIGHT - TOP - BOTTOM)
         end = WIDTH - RIGHT
-        css = "".join(f".c{h},.c{h} text{{stroke:{REGIONS[h][1]}}}.f{h}{{fill:{REGIONS[h][1]}}}" for h in self._hues())
+        css = "".join(
+            f".c{h},.c{h} text{{stroke:{REGIONS[h][1]}}}.f{h}{{fill:{REGIONS[h][1]}}}" for h in self._hues()
+        )
         dark = "".join(f".c{h}{{stroke:{REGIONS[h][0]}}}.f{h}{{fill:{REGIONS[h][0]}}}" for h in self._hues())
-        out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d">',
-               f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.subtitle)}</desc>',
-               f"<style>{_STYLE}{css}@media (prefers-color-scheme:dark){{{dark}}}</style>", f'<rect class="p" width="{WIDTH}" height="{HEIGHT}"/>',
-               f'<text class="i" x="12" y="21" style="font-size:15px;font-weight:600">{escape(self.title)}</text><text class="s" x="12" y="39">{escape(self.subtitle)}</text>']
+        out = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d">',
+            f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.subtitle)}</desc>',
+            f"<style>{_STYLE}{css}@media (prefers-color-scheme:dark){{{dark}}}</style>",
+            f'<rect class="p" width="{WIDTH}" height="{HEIGHT}"/>',
+            f'<text class="i" x="12" y="21" style="font-size:15px;font-weight:600">{escape(self.title)}</text><text class="s" x="12" y="39">{escape(self.subtitle)}</text>',
+        ]
         for k in range(int(self.top / self.tick + 1e-9) + 1):
             v = k * self.tick
-            out.append(f'<path class="g" d="M{LEFT} {y(v):.1f}H{end}"/><text class="s" x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>')
+            out.append(
+                f'<path class="g" d="M{LEFT} {y(v):.1f}H{end}"/><text class="s" x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>'
+            )
         for k in range(int(self.right / self.step + 1e-9) + 1):
             v = k * self.step
-            out.append(f'<text class="s" x="{x(v):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{self.form.format(v)}</text>')
-        out.append(f'<text class="s" x="{(LEFT + end) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(self.x)}</text>')
-        out.append(f'<text class="s" transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{escape(self.y)}</text>')
+            out.append(
+                f'<text class="s" x="{x(v):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{self.form.format(v)}</text>'
+            )
+        out.append(
+            f'<text class="s" x="{(LEFT + end) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(self.x)}</text>'
+        )
+        out.append(
+            f'<text class="s" transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{escape(self.y)}</text>'
+        )
         for v, said in self.levels:
-            out.append(f'<path class="a" d="M{LEFT} {y(v):.1f}H{end}" stroke-dasharray="2 3"/><text class="i" x="{x(self.right * 0.8):.1f}" y="{y(v) - 5:.1f}" text-anchor="middle">{escape(said)}</text>')
+            out.append(
+                f'<path class="a" d="M{LEFT} {y(v):.1f}H{end}" stroke-dasharray="2 3"/><text class="i" x="{x(self.right * 0.8):.1f}" y="{y(v) - 5:.1f}" text-anchor="middle">{escape(said)}</text>'
+            )
         for v, said in self.places:
-            out.append(f'<path class="a" d="M{x(v):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke-dasharray="2 3"/><text class="i" x="{x(v) + 5:.1f}" y="{HEIGHT - BOTTOM - 8}">{escape(said)}</text>')
+            out.append(
+                f'<path class="a" d="M{x(v):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke-dasharray="2 3"/><text class="i" x="{x(v) + 5:.1f}" y="{HEIGHT - BOTTOM - 8}">{escape(said)}</text>'
+            )
         for line in self.lines:
             dash = ' stroke-dasharray="6 4"' if line.dash else ""
             pale = ' stroke-opacity="0.45"' if line.width >= 5 else ""
             path = "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in line.points)
             out.append(f'<path class="l c{line.hue}" d="M{path}" stroke-width="{line.width:g}"{dash}{pale}/>')
-            out += [f'<circle class="f{line.hue}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="3.5"/>' for a, b in line.dots]
+            out += [
+                f'<circle class="f{line.hue}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="3.5"/>' for a, b in line.dots
+            ]
         out += self._names(x, y)
         return "\n".join([*out, "</svg>"]) + "\n"
 
@@ -84,11 +103,15 @@ class Chart:
         for line in self.lines:
             a, b = line.points[-1]
             if line.name and a < self.right * 0.95:
-                out.append(f'<text class="f{line.hue}" x="{x(a):.1f}" y="{y(b) - 6:.1f}" text-anchor="middle">{escape(line.name)}</text>')
+                out.append(
+                    f'<text class="f{line.hue}" x="{x(a):.1f}" y="{y(b) - 6:.1f}" text-anchor="middle">{escape(line.name)}</text>'
+                )
             elif line.name:
                 right.append((y(b) + 4, line))
         at = -1e9
         for wanted, line in sorted(right, key=lambda n: n[0]):
             at = max(wanted, at + 15)
-            out.append(f'<text class="f{line.hue}" x="{WIDTH - RIGHT + 8}" y="{at:.1f}">{escape(line.name)}</text>')
+            out.append(
+                f'<text class="f{line.hue}" x="{WIDTH - RIGHT + 8}" y="{at:.1f}">{escape(line.name)}</text>'
+            )
         return out

@@ -28,7 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 QUICK, FULL = (1_000, 10_000, 100_000), (1_000, 10_000, 100_000, 1_000_000)
-PER_RANK = 20_000                # compute operations a rank up to which PyTorch's quadratic step is run
+PER_RANK = 20_000  # compute operations a rank up to which PyTorch's quadratic step is run
 MODELS = ("pair",)
 
 
@@ -49,10 +49,12 @@ def interleaved(ranks: int, chunks: int, microbatches: int) -> Iterator[list[str
     """Megatron's order, in groups of `ranks` microbatches; `microbatches` is a multiple of it."""
     total, group = chunks * microbatches, ranks * chunks
     for r in range(ranks):
+
         def op(k: int, backward: bool) -> str:
             chunk = k % group // ranks
             chunk = chunks - 1 - chunk if backward else chunk
             return f"{chunk * ranks + r}{'B' if backward else 'F'}{k // group * ranks + k % ranks}"
+
         warm = min(total, (ranks - 1 - r) * 2 + (chunks - 1) * ranks)
         row = [op(k, False) for k in range(warm)]
         for k in range(total - warm):
@@ -84,12 +86,15 @@ class Stages(dict):
 
 def measure_interlock(path: str) -> dict:
     began = time.perf_counter()
-    from interlock.check import check_program
+    from interlock.check.program import check_program
     from interlock.interchange import torch_csv
     from interlock.kernel.judge import judge_all
-    from interlock.language.source import Sources
+    from interlock.text.source import Sources
+
     stages = Stages({"import": time.perf_counter() - began})
-    program = stages.time("read", lambda: torch_csv.read(Sources().add(path, torch_csv.decode(Path(path).read_bytes()))))
+    program = stages.time(
+        "read", lambda: torch_csv.read(Sources().add(path, torch_csv.decode(Path(path).read_bytes())))
+    )
     (answer,) = stages.time("check", lambda: check_program(program, MODELS))
     assert answer.verdict.value == "valid"
     (document,) = answer.certificates
@@ -102,19 +107,35 @@ def measure_interlock(path: str) -> dict:
 def measure_torch(path: str, stages_of: int, microbatches: int) -> dict:
     began = time.perf_counter()
     import csv
+
     from torch.distributed.pipelining import schedules as pp
+
     seconds = Stages({"import": time.perf_counter() - began})
+
     def parse():
         with open(path, newline="") as file:
-            return {rank: [pp._Action.from_str(cell) for cell in row] for rank, row in enumerate(csv.reader(file))}
+            return {
+                rank: [pp._Action.from_str(cell) for cell in row] for rank, row in enumerate(csv.reader(file))
+            }
+
     order = seconds.time("parse", parse)
     ranks = len(order)
     to_rank = lambda stage: stage % ranks
     seconds.time("_validate_schedule", lambda: pp._validate_schedule(order, ranks, stages_of, microbatches))
     if max(map(len, order.values())) <= PER_RANK:
-        order = seconds.time("unshard, reduce", lambda: {r: pp._add_reduce_grad(pp._add_unshard_reshard(row), microbatches) for r, row in order.items()})
-    lowered = seconds.time("_add_send_recv", lambda: pp._add_send_recv(order, stage_to_rank=to_rank, num_stages=stages_of))
-    known = {r: [a for a in row if a.computation_type not in (pp.UNSHARD, pp.RESHARD, pp.REDUCE_GRAD)] for r, row in lowered.items()}
+        order = seconds.time(
+            "unshard, reduce",
+            lambda: {
+                r: pp._add_reduce_grad(pp._add_unshard_reshard(row), microbatches) for r, row in order.items()
+            },
+        )
+    lowered = seconds.time(
+        "_add_send_recv", lambda: pp._add_send_recv(order, stage_to_rank=to_rank, num_stages=stages_of)
+    )
+    known = {
+        r: [a for a in row if a.computation_type not in (pp.UNSHARD, pp.RESHARD, pp.REDUCE_GRAD)]
+        for r, row in lowered.items()
+    }
     seconds.time("_simulate_comms_compute", lambda: pp._simulate_comms_compute(known, to_rank, stages_of))
     return {"seconds": seconds, "operations": sum(map(len, lowered.values())), "peak": peak()}
 
@@ -126,8 +147,12 @@ def peak() -> int:
 
 def in_a_process(*args: object) -> dict | None:
     """What this file measures when called with these arguments; None if that fails."""
-    done = subprocess.run([sys.executable, __file__, "--measure", *map(str, args)], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "checker"), "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", *map(str, args)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "checker"), "OMP_NUM_THREADS": "1"},
+    )
     if done.returncode:
         print(f"  {args[0]} failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return None
@@ -137,8 +162,11 @@ def in_a_process(*args: object) -> dict | None:
 def whole_process(path: Path) -> tuple[float, int]:
     """(seconds, peak bytes) of `interlock check FILE`."""
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "interlock.cli", "check", path], stdout=subprocess.DEVNULL,
-                               env={**os.environ, "PYTHONPATH": str(ROOT / "checker")})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "interlock.cli", "check", path],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "checker")},
+    )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
@@ -147,6 +175,7 @@ def whole_process(path: Path) -> tuple[float, int]:
 
 def has_torch() -> bool:
     import importlib.util
+
     return importlib.util.find_spec("torch") is not None
 
 
@@ -160,9 +189,17 @@ def measure(operations: int, torch: bool, repeats: int) -> Iterator[dict]:
             with open(path, "w") as file:
                 file.writelines(",".join(row) + "\n" for row in rows())
             best = min((whole_process(path) for _ in range(repeats)), key=lambda x: x[0])
-            ours = min((in_a_process("interlock", path) for _ in range(repeats)), key=lambda r: r["seconds"]["check"])
+            ours = min(
+                (in_a_process("interlock", path) for _ in range(repeats)), key=lambda r: r["seconds"]["check"]
+            )
             theirs = in_a_process("torch", path, stages, microbatches) if torch else None
-        yield {"schedule": name, "microbatches": microbatches, "whole": {"seconds": best[0], "peak": best[1]}, "interlock": ours, "torch": theirs}
+        yield {
+            "schedule": name,
+            "microbatches": microbatches,
+            "whole": {"seconds": best[0], "peak": best[1]},
+            "interlock": ours,
+            "torch": theirs,
+        }
 
 
 def show(row: dict) -> None:
@@ -170,20 +207,36 @@ def show(row: dict) -> None:
     second = lambda s: f"{s * 1000:9.1f} ms" if s < 1 else f"{s:9.2f} s "
     line = lambda what, s, more="": print(f"  {what:<26}{second(s)}  {s / n * 1e6:7.2f} us/op{more}")
     print(f"{row['schedule']}, {row['microbatches']:,} microbatches: {n:,} compute operations")
-    line("interlock check (process)", row["whole"]["seconds"], f"   peak {row['whole']['peak'] / 2**20:,.0f} MiB")
+    line(
+        "interlock check (process)",
+        row["whole"]["seconds"],
+        f"   peak {row['whole']['peak'] / 2**20:,.0f} MiB",
+    )
     for what in ("read", "rules, engine", "kernel alone"):
         line(f"  {what}", ours["seconds"][what])
     if theirs is None:
         print("  PyTorch: not measured")
         return
     s = theirs["seconds"]
-    for what in ("parse", "_validate_schedule", "unshard, reduce", "_add_send_recv", "_simulate_comms_compute"):
+    for what in (
+        "parse",
+        "_validate_schedule",
+        "unshard, reduce",
+        "_add_send_recv",
+        "_simulate_comms_compute",
+    ):
         if what in s:
             line(f"  torch {what.removeprefix('_').removesuffix('_comms_compute')}", s[what])
     steps = sum(v for k, v in s.items() if k != "import")
-    line("torch, these steps", steps, f"   peak {theirs['peak'] / 2**20:,.0f} MiB, import {s['import']:.1f} s more")
+    line(
+        "torch, these steps",
+        steps,
+        f"   peak {theirs['peak'] / 2**20:,.0f} MiB, import {s['import']:.1f} s more",
+    )
     left_out = "" if "unshard, reduce" in s else " (its quadratic step left out)"
-    print(f"  Interlock, process start included, is {steps / row['whole']['seconds']:.1f} times as fast as these steps{left_out}")
+    print(
+        f"  Interlock, process start included, is {steps / row['whole']['seconds']:.1f} times as fast as these steps{left_out}"
+    )
 
 
 def main() -> None:
@@ -197,11 +250,19 @@ def main() -> None:
     args = parser.parse_args()
     if args.measure:
         who, path, *numbers = args.measure
-        print(json.dumps(measure_interlock(path) if who == "interlock" else measure_torch(path, int(numbers[0]), int(numbers[1]))))
+        print(
+            json.dumps(
+                measure_interlock(path)
+                if who == "interlock"
+                else measure_torch(path, int(numbers[0]), int(numbers[1]))
+            )
+        )
         return
     rows = []
     for operations in FULL if args.full else QUICK:
-        for row in measure(operations, has_torch() and not args.no_torch, repeats=3 if operations <= 10_000 else 1):
+        for row in measure(
+            operations, has_torch() and not args.no_torch, repeats=3 if operations <= 10_000 else 1
+        ):
             show(row)
             rows.append(row)
             if args.json:

@@ -1,11 +1,11 @@
 """Prints the closed forms of the standard skeletons, each checked against the simulator (spec/cost.md, "Closed forms").
 
-    PYTHONPATH=checker python benchmarks/closed.py [SKELETON ..]
+PYTHONPATH=checker python benchmarks/closed.py [SKELETON ..]
 """
 
 import sys
 
-from interlock.cost.closed import FIGURES, SKELETONS, close
+from interlock.timing.closed_forms import FIGURES, SKELETONS, close
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SKELETONS:

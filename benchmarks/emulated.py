@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from interlock.cost.durations import Machine, durations
-from interlock.cost.simulate import simulate
 from interlock.program.ir import Program
 from interlock.runtime.calibrate import lowered
 from interlock.runtime.emulation import Asked, emulate
 from interlock.runtime.pool import Pool
+from interlock.timing.durations import Machine, durations
+from interlock.timing.simulate import simulate
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class Plan:
 
     def predicted(self, machine: Machine) -> int:
         """ns of the step under `pair`."""
-        return simulate(self.program, durations(self.program, self.times, machine), "pair", critical=False).makespan
+        return simulate(
+            self.program, durations(self.program, self.times, machine), "pair", critical=False
+        ).makespan
 
     def measured(self, pool: Pool, asked: Asked = Asked()) -> int:
         """ns of one emulated step, in the model's time. Raises OSError, also if it stops."""

@@ -26,12 +26,12 @@ from statistics import mean, median
 
 from emulated import Plan, load, plan
 
-from interlock.cost.durations import Machine
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.emulation import Asked
 from interlock.runtime.pool import Pool
+from interlock.timing.durations import Machine
 
-RANKS, MICROBATCHES, UNIT, GOAL = 4, 8, 4.0, 0.02                         # UNIT in ms at 4096 tokens
+RANKS, MICROBATCHES, UNIT, GOAL = 4, 8, 4.0, 0.02  # UNIT in ms at 4096 tokens
 EMBEDDING = (0.28, 0.0, 1.07)
 VIT = (2.88e17 / 4.76e18,) * 3
 SCHEDULES = ("1f1b", "interleaved(chunks: 2)", "zb_h1", "transpose")
@@ -52,27 +52,63 @@ def layers(name: str, count: int, ratios: Ratios, output: int) -> str:
 def gemma(tokens: int) -> tuple[str, str, list[str]]:
     """(layers, what is transposed, the rest)."""
     by, size = tokens / 4096, tokens * 1536 * 2 // 8
-    return "\n".join([layers("embed", 1, tuple(x * by for x in EMBEDDING), size), layers("u", 32, longer((1.0, 1.65, 0.22), 1536, tokens), size),
-                      layers("head", 1, tuple(x * by for x in (5.72, 1.21, 0.58)), size)]), "embed", ["u", "head"]
+    return (
+        "\n".join(
+            [
+                layers("embed", 1, tuple(x * by for x in EMBEDDING), size),
+                layers("u", 32, longer((1.0, 1.65, 0.22), 1536, tokens), size),
+                layers("head", 1, tuple(x * by for x in (5.72, 1.21, 0.58)), size),
+            ]
+        ),
+        "embed",
+        ["u", "head"],
+    )
 
 
 def nemotron(tokens: int) -> tuple[str, str, list[str]]:
-    attention, mamba, head = {4096: ((3.12, 4.96, 0.52), (1.0, 2.79, 0.02), (13.99, 2.13, 0.86)), 32768: ((4.81, 9.94, 0.65), (1.0, 2.91, 0.01), (35.18, 4.34, 2.54))}[tokens]
+    attention, mamba, head = {
+        4096: ((3.12, 4.96, 0.52), (1.0, 2.79, 0.02), (13.99, 2.13, 0.86)),
+        32768: ((4.81, 9.94, 0.65), (1.0, 2.91, 0.01), (35.18, 4.34, 2.54)),
+    }[tokens]
     by, size = tokens / 4096, tokens * 1024 * 2 // 2
-    blocks = [("embed", 1, EMBEDDING)] + [(f"u{l}", 1, attention if l % 3 == 2 else mamba) for l in range(28)] + [("head", 1, head)]
-    return "\n".join(layers(name, count, tuple(x * by for x in r), size) for name, count, r in blocks), "embed", [name for name, *_ in blocks[1:]]
+    blocks = (
+        [("embed", 1, EMBEDDING)]
+        + [(f"u{l}", 1, attention if l % 3 == 2 else mamba) for l in range(28)]
+        + [("head", 1, head)]
+    )
+    return (
+        "\n".join(layers(name, count, tuple(x * by for x in r), size) for name, count, r in blocks),
+        "embed",
+        [name for name, *_ in blocks[1:]],
+    )
 
 
 def vision_deepseek(tokens: int) -> tuple[str, str, list[str]]:
     by, size = tokens / 4096, tokens * 2048 * 2 // 2
     dense, expert = (1.0, 2.05, 0.0), (2.28, 3.49, 0.16)
     moe = longer(expert, 2048, tokens, tuple(e - d for e, d in zip(expert, dense)))
-    return "\n".join([layers("vit", 32, tuple(x * moe[0] for x in VIT), size), layers("ffn", 3, longer(dense, 2048, tokens), size), layers("moe", 13, moe, size),
-                      layers("head", 1, tuple(x * by for x in (6.26, 1.98, 0.82)), size)]), "vit", ["ffn", "moe", "head"]
+    return (
+        "\n".join(
+            [
+                layers("vit", 32, tuple(x * moe[0] for x in VIT), size),
+                layers("ffn", 3, longer(dense, 2048, tokens), size),
+                layers("moe", 13, moe, size),
+                layers("head", 1, tuple(x * by for x in (6.26, 1.98, 0.82)), size),
+            ]
+        ),
+        "vit",
+        ["ffn", "moe", "head"],
+    )
 
 
-CASES = [("Gemma", gemma, 4096, 1.0), ("Gemma", gemma, 8192, 1.0), ("Nemotron-H", nemotron, 4096, 1.0), ("Nemotron-H", nemotron, 32768, 0.25),
-         ("ViT + DeepSeek", vision_deepseek, 4096, 1.0), ("ViT + DeepSeek", vision_deepseek, 8192, 1.0)]
+CASES = [
+    ("Gemma", gemma, 4096, 1.0),
+    ("Gemma", gemma, 8192, 1.0),
+    ("Nemotron-H", nemotron, 4096, 1.0),
+    ("Nemotron-H", nemotron, 32768, 0.25),
+    ("ViT + DeepSeek", vision_deepseek, 4096, 1.0),
+    ("ViT + DeepSeek", vision_deepseek, 8192, 1.0),
+]
 
 
 def schedule(model: str, first: str, rest: list[str], skeleton: str) -> Plan:
@@ -80,21 +116,35 @@ def schedule(model: str, first: str, rest: list[str], skeleton: str) -> Plan:
         cut = f"first = {first} : transpose  rest = {', '.join(rest)} : 1f1b(partition: balanced)"
     else:
         cut = f"all = {', '.join([first, *rest])} : {skeleton[:-1] + ', ' if skeleton.endswith(')') else skeleton + '('}partition: balanced)"
-    return plan(f"schedule s {{ ranks {RANKS} microbatches {MICROBATCHES} model {{ {model} }} cut {{ {cut} }} }}")
+    return plan(
+        f"schedule s {{ ranks {RANKS} microbatches {MICROBATCHES} model {{ {model} }} cut {{ {cut} }} }}"
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each case; the median counts (default: 3)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="runs of each case; the median counts (default: 3)"
+    )
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--json", metavar="FILE", help="also write the figures")
     args = parser.parse_args()
-    asked = [(f"{family}, {tokens} tokens, {'<transpose, 1f1b>' if skeleton == 'transpose' else skeleton}", model(tokens), skeleton, Asked(scale=part, payload=part))
-             for family, model, tokens, part in CASES for skeleton in SCHEDULES]
+    asked = [
+        (
+            f"{family}, {tokens} tokens, {'<transpose, 1f1b>' if skeleton == 'transpose' else skeleton}",
+            model(tokens),
+            skeleton,
+            Asked(scale=part, payload=part),
+        )
+        for family, model, tokens, part in CASES
+        for skeleton in SCHEDULES
+    ]
     found = []
     with Pool(RANKS) as pool:
         machine = calibrate(pool, RANKS)
-        print(f"{RANKS} ranks, {MICROBATCHES} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {machine}\n{'':56}{'predicted':>11}{'measured':>11}{'error':>8}{'spread':>8}")
+        print(
+            f"{RANKS} ranks, {MICROBATCHES} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {machine}\n{'':56}{'predicted':>11}{'measured':>11}{'error':>8}{'spread':>8}"
+        )
         for name, model, skeleton, how in asked:
             if args.only not in name:
                 continue
@@ -102,15 +152,37 @@ def main() -> int:
             predicted, bare = case.predicted(machine.machine(how)), case.predicted(Machine())
             runs = [case.measured(pool, how) for _ in range(args.repeats)]
             middle = median(runs)
-            found.append({"case": name, "predicted_ns": predicted, "measured_ns": runs, "error": predicted / middle - 1, "spread": (max(runs) - min(runs)) / middle,
-                          "error_of_compute_alone": bare / middle - 1})
-            print(f"{name:56}{predicted / 1e6:>8.0f} ms{middle / 1e6:>8.0f} ms{found[-1]['error']:>+8.2%}{found[-1]['spread']:>8.2%}", flush=True)
+            found.append(
+                {
+                    "case": name,
+                    "predicted_ns": predicted,
+                    "measured_ns": runs,
+                    "error": predicted / middle - 1,
+                    "spread": (max(runs) - min(runs)) / middle,
+                    "error_of_compute_alone": bare / middle - 1,
+                }
+            )
+            print(
+                f"{name:56}{predicted / 1e6:>8.0f} ms{middle / 1e6:>8.0f} ms{found[-1]['error']:>+8.2%}{found[-1]['spread']:>8.2%}",
+                flush=True,
+            )
     average = mean(abs(f["error"]) for f in found)
-    print(f"{len(found)} cases: {average:.2%} on average, {max(abs(f['error']) for f in found):.2%} at most; with compute alone {mean(abs(f['error_of_compute_alone']) for f in found):.2%}; "
-          f"spread {mean(f['spread'] for f in found):.2%} on average; {load()}")
+    print(
+        f"{len(found)} cases: {average:.2%} on average, {max(abs(f['error']) for f in found):.2%} at most; with compute alone {mean(abs(f['error_of_compute_alone']) for f in found):.2%}; "
+        f"spread {mean(f['spread'] for f in found):.2%} on average; {load()}"
+    )
     if args.json:
         with open(args.json, "w", encoding="utf-8") as out:
-            json.dump({"overhead_ns": machine.overhead, "latency_ns": machine.latency, "bandwidth": machine.bandwidth, "cases": found}, out, indent=1)
+            json.dump(
+                {
+                    "overhead_ns": machine.overhead,
+                    "latency_ns": machine.latency,
+                    "bandwidth": machine.bandwidth,
+                    "cases": found,
+                },
+                out,
+                indent=1,
+            )
     return 1 if average > GOAL else 0
 
 

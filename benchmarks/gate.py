@@ -30,13 +30,15 @@ def derived(name: str, ranks: int, microbatches: int, skeleton: str, frozen: boo
   ranks {ranks}
   microbatches {microbatches}
   model {{ {first}  layers llm[{4 * ranks}] {{ }} }}
-  cut {{ backbone = vit, {'proj, ' * frozen}llm : {skeleton} }}
+  cut {{ backbone = vit, {"proj, " * frozen}llm : {skeleton} }}
 }}
 """
 
 
 def written(name: str, ranks: int, microbatches: int) -> str:
-    rows = "".join(f"    rank {r}: {' '.join(row)}\n" for r, row in enumerate(one_f_one_b(ranks, microbatches)))
+    rows = "".join(
+        f"    rank {r}: {' '.join(row)}\n" for r, row in enumerate(one_f_one_b(ranks, microbatches))
+    )
     return f"schedule {name} {{\n  ranks {ranks}\n  microbatches {microbatches}\n  order transfers inserted {{\n{rows}  }}\n}}\n"
 
 
@@ -59,8 +61,22 @@ def seconds(folder: Path, jobs: int) -> tuple[float, float]:
     """Wall, and of the processors."""
     before = os.times()
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "interlock.cli", "check", str(folder), "--no-config", "--format", "sarif", "--jobs", str(jobs)], stdout=subprocess.DEVNULL,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "checker"), "OPENBLAS_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "interlock.cli",
+            "check",
+            str(folder),
+            "--no-config",
+            "--format",
+            "sarif",
+            "--jobs",
+            str(jobs),
+        ],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "checker"), "OPENBLAS_NUM_THREADS": "1"},
+    )
     if done.returncode:
         raise SystemExit(f"exit code {done.returncode}: not every file is valid")
     took, after = time.perf_counter() - began, os.times()
@@ -85,9 +101,17 @@ def main() -> None:
                 best[jobs] = min(best[jobs], seconds(folder, jobs))
     print(f"{args.files} files, best of {args.rounds}; {os.cpu_count()} cores, load {load:.1f} before")
     for jobs, (took, busy) in best.items():
-        print(f"--jobs {jobs}: {took:6.2f} s, {1000 * took / args.files:5.2f} ms a file, {best[args.jobs[0]][0] / took:.2f} times as fast; {busy:.2f} s of processors")
+        print(
+            f"--jobs {jobs}: {took:6.2f} s, {1000 * took / args.files:5.2f} ms a file, {best[args.jobs[0]][0] / took:.2f} times as fast; {busy:.2f} s of processors"
+        )
     if args.json:
-        args.json.write_text(json.dumps({"files": args.files, "seconds": {str(j): round(t, 3) for j, (t, _) in best.items()}}, indent=1) + "\n")
+        args.json.write_text(
+            json.dumps(
+                {"files": args.files, "seconds": {str(j): round(t, 3) for j, (t, _) in best.items()}},
+                indent=1,
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -21,32 +21,40 @@ from pathlib import Path
 import numpy as np
 from chart import Chart, Line
 
-from interlock.cost.durations import durations
-from interlock.cost.simulate import makespan
-from interlock.cost.standard import schedule
+from interlock.timing.durations import durations
+from interlock.timing.simulate import makespan
+from interlock.timing.standard import schedule
 
 RANKS = (8, 16, 32, 64)
-PER_RANK = (1, 4, 8)                                                      # microbatches a rank; the figure is drawn for 4
+PER_RANK = (1, 4, 8)  # microbatches a rank; the figure is drawn for 4
 SHARES = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 BASELINES = ("before", "apart")
 TOP = 3.4
-VIT_LAYERS, LLM_LAYERS = 32, 61                                           # Qwen2-VL, DeepSeek-V3
+VIT_LAYERS, LLM_LAYERS = 32, 61  # Qwen2-VL, DeepSeek-V3
 
 
 def step(ranks: int, microbatches: int, share: float, cut: str) -> int:
     """ns of a step in which a rank's part of the backbone takes 1 ms forwards."""
     stages = ranks - 1 if cut == "apart" else ranks
     encode, layer = (round(1e6 * ranks * x) for x in (share / (1 - share), 1 / stages))
-    skeletons = {"before": f"all = vit, llm : 1f1b(partition: [2, {', '.join(['1'] * (ranks - 1))}])", "apart": "all = vit, llm : 1f1b",
-                 "transpose": "encoder = vit : transpose(owner: balanced)  backbone = llm : 1f1b"}
-    e = schedule(f"schedule s {{ ranks {ranks} microbatches {microbatches} cut {{ {skeletons[cut]} }} model {{ layer vit {{ forward {encode}ns backward {2 * encode}ns }}"
-                 f" layers llm[{stages}] {{ forward {layer}ns backward {2 * layer}ns }} }} }}")
+    skeletons = {
+        "before": f"all = vit, llm : 1f1b(partition: [2, {', '.join(['1'] * (ranks - 1))}])",
+        "apart": "all = vit, llm : 1f1b",
+        "transpose": "encoder = vit : transpose(owner: balanced)  backbone = llm : 1f1b",
+    }
+    e = schedule(
+        f"schedule s {{ ranks {ranks} microbatches {microbatches} cut {{ {skeletons[cut]} }} model {{ layer vit {{ forward {encode}ns backward {2 * encode}ns }}"
+        f" layers llm[{stages}] {{ forward {layer}ns backward {2 * layer}ns }} }} }}"
+    )
     return makespan(e.program, durations(e.program, e.times))
 
 
 def speedups(ranks: int, per_rank: int) -> dict[str, list[float]]:
     """Of transpose over each baseline, by share."""
-    taken = {cut: [step(ranks, per_rank * ranks, share, cut) for share in SHARES] for cut in (*BASELINES, "transpose")}
+    taken = {
+        cut: [step(ranks, per_rank * ranks, share, cut) for share in SHARES]
+        for cut in (*BASELINES, "transpose")
+    }
     return {cut: [a / b for a, b in zip(taken[cut], taken["transpose"])] for cut in BASELINES}
 
 
@@ -56,7 +64,7 @@ def share_for(speedup: float, curve: list[float]) -> float | None:
     k = below[-1] if below else -1
     if k < 0 or k == len(curve) - 1:
         return None
-    return float(np.interp(speedup, curve[k:k + 2], SHARES[k:k + 2]))
+    return float(np.interp(speedup, curve[k : k + 2], SHARES[k : k + 2]))
 
 
 def main() -> int:
@@ -67,12 +75,18 @@ def main() -> int:
     published = json.loads(Path(__file__).with_name("tables.json").read_text())["mpipe"]
     goals = {e["name"]: e["speedup"] for e in published["experiments"]}
     for e in published["experiments"]:
-        print(f"published {e['name']}: {e['model']}, {e['hardware']}: {e['baseline_s']} s -> {e['mpipe_s']} s, {e['speedup']:.2f}x")
+        print(
+            f"published {e['name']}: {e['model']}, {e['hardware']}: {e['baseline_s']} s -> {e['mpipe_s']} s, {e['speedup']:.2f}x"
+        )
     table = published["table1"]
     vit, llm = VIT_LAYERS * table["ViT layer"]["FLOPs"], LLM_LAYERS * table["LLM layer"]["FLOPs"]
     own = vit / (vit + llm)
-    print(f"\nOurs: the share of the compute from which on transpose gives these speedups; and what it gives at {own:.1%}, that of {VIT_LAYERS} ViT and {LLM_LAYERS} LLM layers of Table 1\n"
-          f"{'ranks':>6}{'microbatches':>14}{'baseline':>10}" + "".join(f"{f'{goals[g]:.2f}x ({g})':>14}" for g in goals) + f"{f'at {own:.1%}':>12}")
+    print(
+        f"\nOurs: the share of the compute from which on transpose gives these speedups; and what it gives at {own:.1%}, that of {VIT_LAYERS} ViT and {LLM_LAYERS} LLM layers of Table 1\n"
+        f"{'ranks':>6}{'microbatches':>14}{'baseline':>10}"
+        + "".join(f"{f'{goals[g]:.2f}x ({g})':>14}" for g in goals)
+        + f"{f'at {own:.1%}':>12}"
+    )
     curves, rows = {}, []
     for ranks in RANKS:
         for per_rank in PER_RANK:
@@ -80,10 +94,33 @@ def main() -> int:
             curves.update({(ranks, cut): found[cut] for cut in BASELINES if per_rank == 4})
             for cut in BASELINES:
                 shares = {g: share_for(goals[g], found[cut]) for g in goals}
-                rows.append({"ranks": ranks, "microbatches": per_rank * ranks, "baseline": cut, "shares": shares, "at_table_1": float(np.interp(own, SHARES, found[cut]))})
-                print(f"{ranks:>6}{per_rank * ranks:>14}{cut:>10}" + "".join(f"{'-' if s is None else f'{s:.1%}':>14}" for s in shares.values()) + f"{rows[-1]['at_table_1']:>11.2f}x", flush=True)
+                rows.append(
+                    {
+                        "ranks": ranks,
+                        "microbatches": per_rank * ranks,
+                        "baseline": cut,
+                        "shares": shares,
+                        "at_table_1": float(np.interp(own, SHARES, found[cut])),
+                    }
+                )
+                print(
+                    f"{ranks:>6}{per_rank * ranks:>14}{cut:>10}"
+                    + "".join(f"{'-' if s is None else f'{s:.1%}':>14}" for s in shares.values())
+                    + f"{rows[-1]['at_table_1']:>11.2f}x",
+                    flush=True,
+                )
     if args.json:
-        args.json.write_text(json.dumps({"shares": SHARES, "rows": rows, "speedups": [{"ranks": r, "baseline": c, "of": v} for (r, c), v in curves.items()]}, indent=1) + "\n")
+        args.json.write_text(
+            json.dumps(
+                {
+                    "shares": SHARES,
+                    "rows": rows,
+                    "speedups": [{"ranks": r, "baseline": c, "of": v} for (r, c), v in curves.items()],
+                },
+                indent=1,
+            )
+            + "\n"
+        )
     if args.svg:
         args.svg.write_text(chart(curves, goals, own).svg())
     return 0
@@ -97,10 +134,24 @@ def chart(curves: dict[tuple[int, str], list[float]], goals: dict[str, float], o
         if over is not None and over <= 0.3:
             shown.append((over, TOP))
         marks = [(s, g) for g in goals.values() if (s := share_for(g, curve)) is not None and s <= 0.3]
-        lines.append(Line(f"{ranks} ranks" if cut == "before" else "", shown, RANKS.index(ranks), cut == "apart", marks))
-    return Chart("When transpose gives the published speedups", "Predicted, 4 P microbatches. Over the encoder before the first stage (lines), or on a rank of its own (broken). Dots: as published.",
-                 "encoder's share of the compute", "speedup of transpose", lines, 0.3, TOP + 0.2, 0.5,
-                 [(v, f"{v:.2f}x, experiment {g}") for g, v in goals.items()], [(own, f"{own:.1%}: the layers of the paper's Table 1")], step=0.05)
+        lines.append(
+            Line(
+                f"{ranks} ranks" if cut == "before" else "", shown, RANKS.index(ranks), cut == "apart", marks
+            )
+        )
+    return Chart(
+        "When transpose gives the published speedups",
+        "Predicted, 4 P microbatches. Over the encoder before the first stage (lines), or on a rank of its own (broken). Dots: as published.",
+        "encoder's share of the compute",
+        "speedup of transpose",
+        lines,
+        0.3,
+        TOP + 0.2,
+        0.5,
+        [(v, f"{v:.2f}x, experiment {g}") for g, v in goals.items()],
+        [(own, f"{own:.1%}: the layers of the paper's Table 1")],
+        step=0.05,
+    )
 
 
 if __name__ == "__main__":

@@ -15,14 +15,23 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from interlock.cost import compute
-from interlock.cost.durations import by_kind
-from interlock.cost.simulate import figures_of
-from interlock.cost.standard import program
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
+from interlock.timing import longest_path as compute
+from interlock.timing.durations import by_kind
+from interlock.timing.simulate import figures_of
+from interlock.timing.standard import program
 
-CASES = [("1f1b", 8, 20_000, 1), ("zb_h1", 8, 20_000, 1), ("interleaved", 8, 10_000, 2), ("gpipe", 8, 20_000, 1), ("1f1b", 32, 8_192, 1), ("1f1b", 128, 2_048, 1), ("1f1b", 512, 1_024, 1), ("zb_v", 512, 512, 2)]
+CASES = [
+    ("1f1b", 8, 20_000, 1),
+    ("zb_h1", 8, 20_000, 1),
+    ("interleaved", 8, 10_000, 2),
+    ("gpipe", 8, 20_000, 1),
+    ("1f1b", 32, 8_192, 1),
+    ("1f1b", 128, 2_048, 1),
+    ("1f1b", 512, 1_024, 1),
+    ("zb_v", 512, 512, 2),
+]
 TIMES = {Kind.F: 10, Kind.B: 20, Kind.I: 9, Kind.W: 11}
 LAG = 3
 
@@ -61,7 +70,9 @@ def event_loop(start: list[int], need: list[int], takes: list[int], lag: int) ->
 
 
 def main() -> None:
-    print(f"million operations a second\n{'':24}{'operations':>12}{'durations':>11}{'waits':>8}{'longest path':>14}{'figures':>9}{'whole':>8}{'uneven':>8}{'event loop':>12}")
+    print(
+        f"million operations a second\n{'':24}{'operations':>12}{'durations':>11}{'waits':>8}{'longest path':>14}{'figures':>9}{'whole':>8}{'uneven':>8}{'event loop':>12}"
+    )
     for name, P, M, V in CASES:
         source = program(name, P, M, V)
         n = len(source.order)
@@ -70,18 +81,24 @@ def main() -> None:
             facts = Facts(source)
             found = compute.needs(facts)
             return found, compute.lags(facts, found, d)
+
         d, given = best(lambda: by_kind(source, TIMES, LAG))
         (found, lag), waited = best(waits)
         ends, path = best(lambda: compute.ends(found, d.row, lag))
         _, whole = best(lambda: figures_of(source, by_kind(source, TIMES, LAG)))
         row = np.random.default_rng(0).integers(1, 40, n)
         _, uneven = best(lambda: figures_of(source, replace(by_kind(source, TIMES, LAG), row=row)), 2)
-        peer, looped = best(lambda: event_loop(*(x.tolist() for x in (found.start, found.need, d.row)), LAG), 1)
+        peer, looped = best(
+            lambda: event_loop(*(x.tolist() for x in (found.start, found.need, d.row)), LAG), 1
+        )
         assert peer == ends.tolist()
         measured = figures_of(source, d)
         assert measured.makespan == ends.max()
         rate = lambda seconds: f"{n / seconds / 1e6:.2f}"
-        print(f"{f'{name}, P={P}, M={M}':24}{n:>12,}{rate(given):>11}{rate(waited):>8}{rate(path):>14}{rate(whole - given - waited - path):>9}{rate(whole):>8}{rate(uneven):>8}{rate(looped):>12}", flush=True)
+        print(
+            f"{f'{name}, P={P}, M={M}':24}{n:>12,}{rate(given):>11}{rate(waited):>8}{rate(path):>14}{rate(whole - given - waited - path):>9}{rate(whole):>8}{rate(uneven):>8}{rate(looped):>12}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -22,17 +22,17 @@ from statistics import mean, median
 from chart import Chart, Line
 from emulated import Plan, load, plan
 
-from interlock.cost.durations import durations
-from interlock.cost.simulate import makespan
-from interlock.cost.standard import schedule
-from interlock.cost.transpose import exposure
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.emulation import Asked
 from interlock.runtime.pool import Pool
+from interlock.timing.durations import durations
+from interlock.timing.simulate import makespan
+from interlock.timing.standard import schedule
+from interlock.timing.transpose import exposure
 
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
-RANK_MS = 45                                                              # the backbone's compute of one microbatch on one of P ranks: F, I and W
-LAYERS = {4: 12, 8: 56}                                                   # of the backbone: P and P - 1 stages of equal ones
+RANK_MS = 45  # the backbone's compute of one microbatch on one of P ranks: F, I and W
+LAYERS = {4: 12, 8: 56}  # of the backbone: P and P - 1 stages of equal ones
 
 
 def text(ranks: int, share: float, cut: str) -> str:
@@ -40,8 +40,10 @@ def text(ranks: int, share: float, cut: str) -> str:
     backbone, count = RANK_MS * ranks, LAYERS[ranks]
     layer = round(backbone / count / 3 * 1e6)
     encode = round(backbone * share / (1 - share) / 4 * 1e6)
-    return (f"schedule s {{ ranks {ranks} microbatches {2 * ranks} cut {{ {cut} }} model {{ layers vit[4] {{ forward {encode}ns output 1MiB frozen }}"
-            f" layers llm[{count}] {{ forward {layer}ns backward_input {layer}ns backward_weight {layer}ns output 1MiB }} }} }}")
+    return (
+        f"schedule s {{ ranks {ranks} microbatches {2 * ranks} cut {{ {cut} }} model {{ layers vit[4] {{ forward {encode}ns output 1MiB frozen }}"
+        f" layers llm[{count}] {{ forward {layer}ns backward_input {layer}ns backward_weight {layer}ns output 1MiB }} }} }}"
+    )
 
 
 def pipeline(partition: Iterable[int]) -> str:
@@ -58,15 +60,24 @@ def partitions(ranks: int) -> Iterator[list[int]]:
         left = ranks - over
         for mixed in range(LAYERS[ranks] // ranks + 1) if left else ():
             rest = LAYERS[ranks] - mixed
-            yield [4 // over] * (over - 1) + [4 // over + mixed] + [rest // left + (k < rest % left) for k in range(left)]
+            yield (
+                [4 // over] * (over - 1)
+                + [4 // over + mixed]
+                + [rest // left + (k < rest % left) for k in range(left)]
+            )
 
 
 def plans_of(ranks: int, share: float) -> dict[str, Plan]:
     def predicted(counts: list[int]) -> int:
         e = schedule(text(ranks, share, pipeline(counts)))
         return makespan(e.program, durations(e.program, e.times))
+
     best = min(partitions(ranks), key=predicted)
-    cuts = {"stage": pipeline(next(partitions(ranks))), "best": pipeline(best), "transpose": transposed("owner: balanced, gather: late")}
+    cuts = {
+        "stage": pipeline(next(partitions(ranks))),
+        "best": pipeline(best),
+        "transpose": transposed("owner: balanced, gather: late"),
+    }
     return {which: plan(text(ranks, share, cut)) for which, cut in cuts.items()}
 
 
@@ -78,7 +89,9 @@ def exposed(ranks: int, share: float):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 8], choices=sorted(LAYERS))
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each schedule; the median counts (default: 3)")
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="runs of each schedule; the median counts (default: 3)"
+    )
     parser.add_argument("--svg", metavar="FILE", type=Path, help="also draw the speedups")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures")
     args = parser.parse_args()
@@ -87,9 +100,13 @@ def main() -> int:
         with Pool(ranks) as pool:
             links = calibrate(pool, ranks)
             machine = links.machine(Asked())
-            print(f"\n{ranks} ranks, {2 * ranks} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {links}")
-            print(f"{'':9}{'step, ms: measured (predicted)':^48}{'speedup: measured (predicted)':^35}{'of transpose, ms':^36}\nencoder"
-                  f"{'stage':>18}{'best':>16}{'transpose':>16}{'over stage':>17}{'over best':>17}{'largest spill, of ranks':>27}{'exposed':>10}")
+            print(
+                f"\n{ranks} ranks, {2 * ranks} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {links}"
+            )
+            print(
+                f"{'':9}{'step, ms: measured (predicted)':^48}{'speedup: measured (predicted)':^35}{'of transpose, ms':^36}\nencoder"
+                f"{'stage':>18}{'best':>16}{'transpose':>16}{'over stage':>17}{'over best':>17}{'largest spill, of ranks':>27}{'exposed':>10}"
+            )
             for share in SHARES:
                 plans = plans_of(ranks, share)
                 said = {w: p.predicted(machine) for w, p in plans.items()}
@@ -97,13 +114,27 @@ def main() -> int:
                 ran = {w: median(r) for w, r in runs.items()}
                 x = exposed(ranks, share)
                 spills = [r for r, s in enumerate(x.spill) if s]
-                found.append({"ranks": ranks, "share": share, "measured_ns": runs, "predicted_ns": said, "spill_ns": x.spill, "exposed_ns": x.exposed,
-                              "error": mean(abs(said[w] / ran[w] - 1) for w in ran)})
+                found.append(
+                    {
+                        "ranks": ranks,
+                        "share": share,
+                        "measured_ns": runs,
+                        "predicted_ns": said,
+                        "spill_ns": x.spill,
+                        "exposed_ns": x.exposed,
+                        "error": mean(abs(said[w] / ran[w] - 1) for w in ran),
+                    }
+                )
                 step = lambda w: f"{ran[w] / 1e6:.0f} ({said[w] / 1e6:.0f})"
                 over = lambda w: f"{ran[w] / ran['transpose']:.2f} ({said[w] / said['transpose']:.2f})"
-                print(f"{share:>7.0%}{step('stage'):>18}{step('best'):>16}{step('transpose'):>16}{over('stage'):>17}{over('best'):>17}"
-                      f"{f'{x.estimate / 1e6:.1f} of {len(spills)} ({_these(spills)})' if spills else 'none':>27}{x.exposed / 1e6:>10.1f}", flush=True)
-    print(f"\nprediction of a step off by {mean(f['error'] for f in found):.2%} on average, {max(f['error'] for f in found):.2%} at most; {load()}")
+                print(
+                    f"{share:>7.0%}{step('stage'):>18}{step('best'):>16}{step('transpose'):>16}{over('stage'):>17}{over('best'):>17}"
+                    f"{f'{x.estimate / 1e6:.1f} of {len(spills)} ({_these(spills)})' if spills else 'none':>27}{x.exposed / 1e6:>10.1f}",
+                    flush=True,
+                )
+    print(
+        f"\nprediction of a step off by {mean(f['error'] for f in found):.2%} on average, {max(f['error'] for f in found):.2%} at most; {load()}"
+    )
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
     if args.svg:
@@ -121,11 +152,30 @@ def chart(found: list[dict]) -> Chart:
         rows = [f for f in found if f["ranks"] == ranks]
         for which, dash in (("stage", False), ("best", True)):
             said = [(f["share"], f["predicted_ns"][which] / f["predicted_ns"]["transpose"]) for f in rows]
-            ran = [(f["share"], median(f["measured_ns"][which]) / median(f["measured_ns"]["transpose"])) for f in rows]
-            lines.append(Line(f"{ranks} ranks, over {'a stage' if which == 'stage' else 'the best 1F1B'}", said, k, dash, ran))
+            ran = [
+                (f["share"], median(f["measured_ns"][which]) / median(f["measured_ns"]["transpose"]))
+                for f in rows
+            ]
+            lines.append(
+                Line(
+                    f"{ranks} ranks, over {'a stage' if which == 'stage' else 'the best 1F1B'}",
+                    said,
+                    k,
+                    dash,
+                    ran,
+                )
+            )
     top = max(v for line in lines for _, v in (*line.points, *line.dots))
-    return Chart("Transpose against an encoder in the pipeline", "Speedup of a step: predicted (lines) and measured on emulated compute (dots). Frozen encoder, 2 P microbatches.",
-                 "encoder's share of the compute", "speedup of transpose", lines, max(SHARES) + 0.02, top * 1.08, 0.5 if top < 5 else 1)
+    return Chart(
+        "Transpose against an encoder in the pipeline",
+        "Speedup of a step: predicted (lines) and measured on emulated compute (dots). Frozen encoder, 2 P microbatches.",
+        "encoder's share of the compute",
+        "speedup of transpose",
+        lines,
+        max(SHARES) + 0.02,
+        top * 1.08,
+        0.5 if top < 5 else 1,
+    )
 
 
 if __name__ == "__main__":

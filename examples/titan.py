@@ -23,7 +23,7 @@ from interlock.runtime import PlanSchedule
 class Config:
     plan: str
     steps: int = 10
-    batch: int = 8                   # sequences a step, a multiple of the plan's microbatches
+    batch: int = 8  # sequences a step, a multiple of the plan's microbatches
     length: int = 32
     width: int = 64
     heads: int = 4
@@ -40,11 +40,20 @@ class Block(nn.Module):
         super().__init__()
         self.heads = c.heads
         self.attention_norm, self.mlp_norm = nn.RMSNorm(c.width), nn.RMSNorm(c.width)
-        self.qkv, self.out = nn.Linear(c.width, 3 * c.width, bias=False), nn.Linear(c.width, c.width, bias=False)
-        self.gate, self.up, self.down = (nn.Linear(*sizes, bias=False) for sizes in ((c.width, 2 * c.width), (c.width, 2 * c.width), (2 * c.width, c.width)))
+        self.qkv, self.out = (
+            nn.Linear(c.width, 3 * c.width, bias=False),
+            nn.Linear(c.width, c.width, bias=False),
+        )
+        self.gate, self.up, self.down = (
+            nn.Linear(*sizes, bias=False)
+            for sizes in ((c.width, 2 * c.width), (c.width, 2 * c.width), (2 * c.width, c.width))
+        )
 
     def forward(self, x):
-        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.attention_norm(x)).chunk(3, -1))
+        q, k, v = (
+            t.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for t in self.qkv(self.attention_norm(x)).chunk(3, -1)
+        )
         x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
         y = self.mlp_norm(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
@@ -53,7 +62,7 @@ class Block(nn.Module):
 def build(layer: str, c: Config) -> nn.Module:
     """A layer by its name in the schedule, with the same weights wherever it lies."""
     torch.manual_seed(sum(map(ord, layer)))
-    match layer.split("[")[0]:
+    match layer.split("[", maxsplit=1)[0]:
         case "embeddings":
             return nn.Embedding(c.vocabulary, c.width)
         case "blocks":
@@ -63,11 +72,16 @@ def build(layer: str, c: Config) -> nn.Module:
     raise ValueError(f"the model has no layer {layer}")
 
 
-def pipeline_llm(c: Config, device: torch.device, loss_fn) -> tuple[PlanSchedule, list[nn.Module], bool, bool]:
+def pipeline_llm(
+    c: Config, device: torch.device, loss_fn
+) -> tuple[PlanSchedule, list[nn.Module], bool, bool]:
     """(schedule, the model's parts on this rank, whether it has the first stage, whether it has the last)."""
     program = loads(open(c.plan).read()).program
-    parts = {s: nn.Sequential(*(build(l.name, c) for l in program.layers[stage.first:stage.last])).to(device)
-             for s, stage in enumerate(program.stages) if stage.rank == dist.get_rank()}
+    parts = {
+        s: nn.Sequential(*(build(l.name, c) for l in program.layers[stage.first : stage.last])).to(device)
+        for s, stage in enumerate(program.stages)
+        if stage.rank == dist.get_rank()
+    }
     schedule = PlanSchedule(c.plan, parts, loss_fn, device=device)
     return schedule, list(parts.values()), schedule.has_first_stage, schedule.has_last_stage
 
@@ -79,8 +93,13 @@ class Trainer:
     def __init__(self, c: Config):
         cuda = torch.cuda.is_available()
         dist.init_process_group("nccl" if cuda else "gloo")
-        self.c, self.device = c, torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
-        self.pp_schedule, self.model_parts, self.pp_has_first_stage, self.pp_has_last_stage = pipeline_llm(c, self.device, self.loss)
+        self.c, self.device = (
+            c,
+            torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu"),
+        )
+        self.pp_schedule, self.model_parts, self.pp_has_first_stage, self.pp_has_last_stage = pipeline_llm(
+            c, self.device, self.loss
+        )
         self.optimizers = [torch.optim.AdamW(m.parameters(), lr=c.lr) for m in self.model_parts]
 
     def loss(self, output, labels):
@@ -88,7 +107,9 @@ class Trainer:
 
     def batch(self, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Sequences in which every token says what the next one is."""
-        tokens = [torch.randint(self.c.vocabulary, (self.c.batch,), generator=torch.Generator().manual_seed(step))]
+        tokens = [
+            torch.randint(self.c.vocabulary, (self.c.batch,), generator=torch.Generator().manual_seed(step))
+        ]
         for _ in range(self.c.length):
             tokens.append((5 * tokens[-1] + 1) % self.c.vocabulary)
         tokens = torch.stack(tokens, 1).to(self.device)

@@ -1,7 +1,7 @@
 """Trains a small vision-language model by a plan, one process a rank:
 
-    interlock lower examples/small_vlm.sched --schedule transposed --to torch -o vlm.plan
-    torchrun --nproc-per-node 2 examples/train.py vlm.plan --steps 50
+interlock lower examples/small_vlm.sched --schedule transposed --to torch -o vlm.plan
+torchrun --nproc-per-node 2 examples/train.py vlm.plan --steps 50
 """
 
 import argparse
@@ -25,7 +25,11 @@ class Block(nn.TransformerEncoderLayer):
         self.causal = causal
 
     def forward(self, x):
-        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device, dtype=x.dtype) if self.causal else None
+        mask = (
+            nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device, dtype=x.dtype)
+            if self.causal
+            else None
+        )
         return super().forward(x, src_mask=mask)
 
 
@@ -34,8 +38,13 @@ class Stage(nn.Module):
 
     def __init__(self, names):
         super().__init__()
-        make = {"vit": Block, "proj": lambda: nn.Linear(WIDTH, WIDTH), "embed": lambda: nn.Embedding(WORDS, WIDTH),
-                "llm": lambda: Block(causal=True), "head": lambda: nn.Linear(WIDTH, WORDS)}
+        make = {
+            "vit": Block,
+            "proj": lambda: nn.Linear(WIDTH, WIDTH),
+            "embed": lambda: nn.Embedding(WORDS, WIDTH),
+            "llm": lambda: Block(causal=True),
+            "head": lambda: nn.Linear(WIDTH, WORDS),
+        }
         self.names = names
         self.layers = nn.ModuleList(seeded(name, make[name.split("[")[0]]) for name in names)
         self.patches = seeded("patches", lambda: nn.Linear(PATCH, WIDTH)) if "vit[0]" in names else None
@@ -47,7 +56,7 @@ class Stage(nn.Module):
             if name == "embed":
                 words = layer(tokens)
                 x = words if x is None else torch.cat([x, words], 1)
-            elif x is not None:                              # a microbatch of text only visits no layer before the embedding
+            elif x is not None:  # a microbatch of text only visits no layer before the embedding
                 x = layer(x)
         return x
 
@@ -67,7 +76,9 @@ def batch(program, step, device):
         tokens = (kind * 7 + torch.arange(LENGTH + 1)) % WORDS
         given = {"embed": {"tokens": tokens[:, :-1].to(device)}}
         if m in program.modalities["vision"]:
-            given["vit"] = {"images": (torch.randn(4, PATCHES, PATCH, generator=generator) + kind[..., None]).to(device)}
+            given["vit"] = {
+                "images": (torch.randn(4, PATCHES, PATCH, generator=generator) + kind[..., None]).to(device)
+            }
         inputs.append(given)
         targets.append(tokens[:, 1:].to(device))
     return inputs, targets
@@ -87,8 +98,15 @@ def main():
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
 
     program = loads(open(args.plan).read()).program
-    here = {s: stage for s, stage in enumerate(program.stages) if stage.replicated or stage.rank == dist.get_rank()}
-    stages = {s: Stage([l.name for l in program.layers[stage.first:stage.last]]).to(device) for s, stage in here.items()}
+    here = {
+        s: stage
+        for s, stage in enumerate(program.stages)
+        if stage.replicated or stage.rank == dist.get_rank()
+    }
+    stages = {
+        s: Stage([l.name for l in program.layers[stage.first : stage.last]]).to(device)
+        for s, stage in here.items()
+    }
     optimizer = torch.optim.AdamW([p for stage in stages.values() for p in stage.parameters()], lr=3e-3)
     runner = Runner(args.plan, stages, loss_fn, device=device)
     for step in range(args.steps):

@@ -26,16 +26,43 @@ class Done:
         return self.out + self.err
 
 
-def interlock(*args, stdin: bytes | int = b"", cwd=None, seconds: float = 60, memory: int = 2 * GIB, python: tuple[str, ...] = (), before: tuple[str, ...] = (), **env: str) -> Done:
+def interlock(
+    *args,
+    stdin: bytes | int = b"",
+    cwd=None,
+    seconds: float = 60,
+    memory: int = 2 * GIB,
+    python: tuple[str, ...] = (),
+    before: tuple[str, ...] = (),
+    **env: str,
+) -> Done:
     """Runs `interlock args`. Raises subprocess.TimeoutExpired after `seconds`; `memory` limits its address space.
 
     `python`: options of the interpreter; `before`: a command that runs the command.
     """
+
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
     began = time.perf_counter()
     done = subprocess.run(
-        [*before, sys.executable, *python, "-m", "interlock.cli", *map(str, args)], capture_output=True, cwd=cwd, timeout=seconds, preexec_fn=limit,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "checker"), "PYTHONIOENCODING": "utf-8", "OPENBLAS_NUM_THREADS": "1", **env},
-        **({"stdin": stdin} if isinstance(stdin, int) else {"input": stdin}))
-    return Done(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"), time.perf_counter() - began)
+        [*before, sys.executable, *python, "-m", "interlock.cli", *map(str, args)],
+        capture_output=True,
+        cwd=cwd,
+        timeout=seconds,
+        preexec_fn=limit,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "checker"),
+            "PYTHONIOENCODING": "utf-8",
+            "OPENBLAS_NUM_THREADS": "1",
+            **env,
+        },
+        **({"stdin": stdin} if isinstance(stdin, int) else {"input": stdin}),
+    )
+    return Done(
+        done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+        done.stderr.decode("utf-8", "replace"),
+        time.perf_counter() - began,
+    )

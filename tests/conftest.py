@@ -2,7 +2,9 @@
 
 from hypothesis import settings
 
-settings.register_profile("untimed", deadline=None)      # how long an example takes says more of the machine than of the code
+settings.register_profile(
+    "untimed", deadline=None
+)  # how long an example takes says more of the machine than of the code
 settings.load_profile("untimed")
 
 

@@ -27,12 +27,20 @@ def steps(case: dict) -> list[list[str]]:
 
 
 def shown(case: dict) -> str:
-    return " ".join(f"{k}={case[k]}" for k in ("kind", "P", "M", "V", "less_memory", "mode", "overflow", "data") if k in case)
+    return " ".join(
+        f"{k}={case[k]}"
+        for k in ("kind", "P", "M", "V", "less_memory", "mode", "overflow", "data")
+        if k in case
+    )
 
 
 def compute(rank: Sequence[str]) -> list[tuple[str, int, int]]:
     """The forwards and backwards of a rank's body: ("F" or "B", microbatch, stage)."""
-    return [({"FWD": "F", "BWD": "B"}[kind], int(m), int(s)) for kind, m, s in map(str.split, rank) if kind in ("FWD", "BWD")]
+    return [
+        ({"FWD": "F", "BWD": "B"}[kind], int(m), int(s))
+        for kind, m, s in map(str.split, rank)
+        if kind in ("FWD", "BWD")
+    ]
 
 
 def encodes(rank: Sequence[str]) -> list[int]:
@@ -42,4 +50,8 @@ def encodes(rank: Sequence[str]) -> list[int]:
 
 def encoder_backwards(rank: Sequence[str]) -> list[int]:
     """The microbatches whose encoder backward a rank lists, in order."""
-    return [int(m) for kind, m, _ in map(str.split, rank) if kind in ("MPIPE_GRAD_RECV_WITH_BACKWARD", "MPIPE_TRANSPOSE_BWD")]
+    return [
+        int(m)
+        for kind, m, _ in map(str.split, rank)
+        if kind in ("MPIPE_GRAD_RECV_WITH_BACKWARD", "MPIPE_TRANSPOSE_BWD")
+    ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from interlock.language.diagnostics import InputError
-from interlock.language.source import Sources
 from interlock.profile import read as reading
 from interlock.profile import trace
 from interlock.profile.data import Profile
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
 
 HEAD = 'format = "interlock.profile/1"\n'
 LAYER = '[[layer]]\nname = "a"\nforward = 5\n'
@@ -38,7 +38,16 @@ def wrong(text: str) -> tuple[str, int, int, str, str]:
 
 
 def event(category: str, name: str, ts: float, dur: float, tid: int = 1, **args) -> dict:
-    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": {k.replace("_", " "): v for k, v in args.items()}}
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+        "args": {k.replace("_", " "): v for k, v in args.items()},
+    }
 
 
 def range_(name: str, ts: float, dur: float, tid: int = 1) -> dict:
@@ -58,8 +67,17 @@ def forward_op(ts: float, number: int, dur: float = 0.5, name: str = "aten::mm")
 
 
 def backward_op(ts: float, dur: float, number: int | None, tid: int = 2, origin: int = 1) -> dict:
-    name = "autograd::engine::evaluate_function: " + ("torch::autograd::AccumulateGrad" if number is None else "MmBackward0")
-    return event("cpu_op", name, ts, dur, tid, **({} if number is None else {"Sequence_number": number, "Fwd_thread_id": origin}))
+    name = "autograd::engine::evaluate_function: " + (
+        "torch::autograd::AccumulateGrad" if number is None else "MmBackward0"
+    )
+    return event(
+        "cpu_op",
+        name,
+        ts,
+        dur,
+        tid,
+        **({} if number is None else {"Sequence_number": number, "Fwd_thread_id": origin}),
+    )
 
 
 def traced(events, asked=trace.Asked(), **top) -> Profile:

@@ -24,39 +24,61 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 WIDTH, MICROBATCHES, RANKS = 4, 4, 2
 FROZEN = {"f01": {0}, "n02": {0}, "n04": {0, 1}}
-LOOP = ("c20",)                     # the stages lie as a loop, and the CSV is of a V
+LOOP = ("c20",)  # the stages lie as a loop, and the CSV is of a V
 TOO_FAR = 1e-9
-START = 120                         # seconds for a step of anything
+START = 120  # seconds for a step of anything
 
 
 def loss_fn(output, target):
-    return ((output - target) ** 2).sum() * (1 + target.abs().sum())            # each microbatch weighs differently
+    return ((output - target) ** 2).sum() * (1 + target.abs().sum())  # each microbatch weighs differently
 
 
 def train(path: Path, rank: int, store: str) -> dict:
-    rows = [sorted({int(s) for s in re.findall(r"(?:^|[,(;])(\d+)F", line)}) for line in path.read_text().splitlines()]
+    rows = [
+        sorted({int(s) for s in re.findall(r"(?:^|[,(;])(\d+)F", line)})
+        for line in path.read_text().splitlines()
+    ]
     stages = 1 + max(s for row in rows for s in row)
     name = path.name.split("_")[0]
     mine = [s for s in range(stages) if s % RANKS == rank] if name in LOOP else rows[rank]
     torch.manual_seed(0)
-    chain = [torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()).double() for _ in range(stages)]
+    chain = [
+        torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()).double() for _ in range(stages)
+    ]
     for s in FROZEN.get(name, ()):
         chain[s].requires_grad_(False)
     x, y = torch.randn(MICROBATCHES, WIDTH).double(), torch.randn(MICROBATCHES, WIDTH).double()
     reference, expected = copy.deepcopy(chain), []
     for m in range(MICROBATCHES):
-        loss = loss_fn(torch.nn.Sequential(*reference)(x[m:m + 1]), y[m:m + 1])
+        loss = loss_fn(torch.nn.Sequential(*reference)(x[m : m + 1]), y[m : m + 1])
         expected.append(loss.detach())
         if loss.requires_grad:
             (loss / MICROBATCHES).backward()
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
-    runtime = _PipelineScheduleRuntime([PipelineStage(chain[s], s, stages, torch.device("cpu")) for s in mine], MICROBATCHES, loss_fn=loss_fn)
+    runtime = _PipelineScheduleRuntime(
+        [PipelineStage(chain[s], s, stages, torch.device("cpu")) for s in mine], MICROBATCHES, loss_fn=loss_fn
+    )
     runtime._load_csv(str(path), format=path.name.split(".")[-2])
     losses: list = []
-    runtime.step(*([x] if 0 in mine else []), **({"target": y, "losses": losses} if stages - 1 in mine else {}))
-    return {"loss": max((float((a.detach() - b).abs()) for a, b in zip(losses, expected, strict=True)), default=0.0) if stages - 1 in mine else 0.0,
-            "gradients": max((float("inf") if p.grad is None else float((p.grad - q.grad).abs().max())
-                              for s in mine for p, q in zip(chain[s].parameters(), reference[s].parameters()) if q.grad is not None), default=0.0)}
+    runtime.step(
+        *([x] if 0 in mine else []), **({"target": y, "losses": losses} if stages - 1 in mine else {})
+    )
+    return {
+        "loss": max(
+            (float((a.detach() - b).abs()) for a, b in zip(losses, expected, strict=True)), default=0.0
+        )
+        if stages - 1 in mine
+        else 0.0,
+        "gradients": max(
+            (
+                float("inf") if p.grad is None else float((p.grad - q.grad).abs().max())
+                for s in mine
+                for p, q in zip(chain[s].parameters(), reference[s].parameters())
+                if q.grad is not None
+            ),
+            default=0.0,
+        ),
+    }
 
 
 def rank_main(path: Path, rank: int, store: str, say) -> None:
@@ -65,7 +87,7 @@ def rank_main(path: Path, rank: int, store: str, say) -> None:
         say.send(train(path, rank, store))
     except BaseException as error:
         say.send({"error": f"{type(error).__name__}: {error}"[:300]})
-    threading.Event().wait()                                     # with its connections: an end would be an error of the others
+    threading.Event().wait()  # with its connections: an end would be an error of the others
 
 
 def outcome(path: Path, store: str, seconds: float) -> dict:

@@ -46,9 +46,12 @@ class Chain:
             x.square().sum().backward()
         of = lambda l, answer: answer(*tensors[l]) if l in tensors else None
         n = range(len(self.layers))
-        return {"output": [of(l, lambda x, y: y.grad is not None) for l in n], "input": [of(l, lambda x, y: x.grad is not None) for l in n],
-                "weight": [of(l, lambda x, y: self.layers[l].weight.grad is not None) for l in n],
-                "kept": [of(l, lambda x, y: y.grad_fn is not None) for l in n]}
+        return {
+            "output": [of(l, lambda x, y: y.grad is not None) for l in n],
+            "input": [of(l, lambda x, y: x.grad is not None) for l in n],
+            "weight": [of(l, lambda x, y: self.layers[l].weight.grad is not None) for l in n],
+            "kept": [of(l, lambda x, y: y.grad_fn is not None) for l in n],
+        }
 
 
 def program(trainable, modality, counts) -> Program:
@@ -57,9 +60,18 @@ def program(trainable, modality, counts) -> Program:
     stages = tuple(Stage("r", int(a), int(b), rank=0) for a, b in zip(borders, borders[1:]))
     order = OrderBuilder()
     order.end_rank()
-    present = {x: frozenset(m for m, without in enumerate(WITHOUT) if x not in without) for x in ("vision", "audio")}
+    present = {
+        x: frozenset(m for m, without in enumerate(WITHOUT) if x not in without) for x in ("vision", "audio")
+    }
     layers = tuple(Layer(f"l{i}", bit, x) for i, (bit, x) in enumerate(zip(trainable, modality)))
-    return Program(1, len(WITHOUT), layers, stages, order.build(), modalities={x: present[x] for x in set(modality) - {None}})
+    return Program(
+        1,
+        len(WITHOUT),
+        layers,
+        stages,
+        order.build(),
+        modalities={x: present[x] for x in set(modality) - {None}},
+    )
 
 
 def compare(chain: Chain, counts_of) -> int:
@@ -76,14 +88,25 @@ def compare(chain: Chain, counts_of) -> int:
                     here = [l for l in range(stage.first, stage.last) if said["kept"][l] is not None]
                     assert fp.on_path[c, s] == bool(here)
                     if here:
-                        asked = (fp.cross[c, s], fp.back[c, s], fp.iwork[c, s], fp.wwork[c, s], [fp.stashes[c, l] for l in here])
-                        answer = (said["input"][here[0]], said["output"][here[-1]], said["input"][here[-1]], any(said["weight"][l] for l in here),
-                                  [said["kept"][l] for l in here])
+                        asked = (
+                            fp.cross[c, s],
+                            fp.back[c, s],
+                            fp.iwork[c, s],
+                            fp.wwork[c, s],
+                            [fp.stashes[c, l] for l in here],
+                        )
+                        answer = (
+                            said["input"][here[0]],
+                            said["output"][here[-1]],
+                            said["input"][here[-1]],
+                            any(said["weight"][l] for l in here),
+                            [said["kept"][l] for l in here],
+                        )
                         assert asked == answer, (trainable, counts, m, s)
                         compared += 1
                 for s, after in enumerate(fp.next[c]):
-                    assert after < 0 or fp.cross[c, after] == fp.back[c, s]          # both ends of a boundary
-            owned = [any(trainable[s.first:s.last]) for s in p.stages]
+                    assert after < 0 or fp.cross[c, after] == fp.back[c, s]  # both ends of a boundary
+            owned = [any(trainable[s.first : s.last]) for s in p.stages]
             assert fp.reduce.tolist() == owned
     return compared
 
@@ -95,13 +118,17 @@ def test_two_layers_a_region(regions):
     assert compare(Chain([None] * layers), ([2] * regions, [1] * layers, [layers])) > 2**layers * regions
 
 
-@pytest.mark.parametrize("modality", [
-    ["vision", "vision", None, None, None, None],                       # an encoder and a backbone
-    ["vision", "vision", "audio", "audio", None, None, None, None],     # two encoders in a chain
-    [None, "vision", None, None],                                       # part of a region
-    [None, None, "vision", None, "audio", None],                        # in the middle
-    [None, None, "vision"],                                             # the last layer: the loss moves
-], ids=lambda m: "".join((x or "-")[0] for x in m))
+@pytest.mark.parametrize(
+    "modality",
+    [
+        ["vision", "vision", None, None, None, None],  # an encoder and a backbone
+        ["vision", "vision", "audio", "audio", None, None, None, None],  # two encoders in a chain
+        [None, "vision", None, None],  # part of a region
+        [None, None, "vision", None, "audio", None],  # in the middle
+        [None, None, "vision"],  # the last layer: the loss moves
+    ],
+    ids=lambda m: "".join((x or "-")[0] for x in m),
+)
 def test_text_only_microbatches(modality):
     n = len(modality)
     assert compare(Chain(modality), ([2] * (n // 2) + [1] * (n % 2), [1] * n, [n], [1, n - 1])) > 2**n
@@ -114,9 +141,20 @@ def test_frozen_encoder_and_trained_projector_in_one_region():
     p = program(trainable, chain.modality, [3, 2])
     fp, said = footprint(p), chain.run(trainable, ())
     c = fp.of[0]
-    assert (fp.cross[c, 0], fp.back[c, 0], fp.iwork[c, 0], fp.wwork[c, 0]) == (False, True, False, True) and fp.cross[c, 1]
+    assert (fp.cross[c, 0], fp.back[c, 0], fp.iwork[c, 0], fp.wwork[c, 0]) == (
+        False,
+        True,
+        False,
+        True,
+    ) and fp.cross[c, 1]
     assert fp.stashes[c].tolist() == said["kept"] == [False, False, True, True, True]
-    assert said["input"] == [False, False, False, True, True] and said["weight"] == [False, False, True, False, True]
+    assert said["input"] == [False, False, False, True, True] and said["weight"] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
     text_only = fp.of[1]
     assert not fp.on_path[text_only, 0] and fp.back[text_only, 1] and not fp.cross[text_only, 1]
     assert fp.reduce.tolist() == [True, True]
@@ -126,11 +164,15 @@ def test_frozen_encoder_and_trained_projector_in_one_region():
 def test_a_shifted_gate_is_noticed(monkeypatch, wrong):
     """`<=` for `<`, and the reverse, in one gate: the comparison sees it."""
     from dataclasses import replace
+
     right = footprint
 
     def shifted(p):
         fp = right(p)
-        return replace(fp, **{wrong: fp.back if wrong == "cross" else fp.cross if wrong == "back" else fp.back})
+        return replace(
+            fp, **{wrong: fp.back if wrong == "cross" else fp.cross if wrong == "back" else fp.back}
+        )
+
     monkeypatch.setitem(globals(), "footprint", shifted)
     with pytest.raises(AssertionError):
         compare(Chain([None] * 4), ([2, 2],))

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from interlock.pipeline import FileResult, Options, check_file
+from interlock.check.pipeline import FileResult, Options, check_file
 
 from .command import ROOT, Done, interlock
 
@@ -22,14 +22,25 @@ HUGE = 1_000_000_000_000
 NOISE = bytes(Random(0).randrange(256) for _ in range(4096))
 
 
-def derived(ranks: object = 2, microbatches: object = 4, layers: str = "x[4]", costs: str = "forward 1ms backward 2ms", cut: str = "a = x : 1f1b", more: str = "") -> str:
-    return (f"schedule s {{\n  ranks {ranks}\n  microbatches {microbatches}\n  model {{ layers {layers} {{ {costs} }} }}\n"
-            f"  cut {{ {cut} }}\n{more}}}\n")
+def derived(
+    ranks: object = 2,
+    microbatches: object = 4,
+    layers: str = "x[4]",
+    costs: str = "forward 1ms backward 2ms",
+    cut: str = "a = x : 1f1b",
+    more: str = "",
+) -> str:
+    return (
+        f"schedule s {{\n  ranks {ranks}\n  microbatches {microbatches}\n  model {{ layers {layers} {{ {costs} }} }}\n"
+        f"  cut {{ {cut} }}\n{more}}}\n"
+    )
 
 
 def written(first: str = "0F0..3 0B0..3", microbatches: object = 4, more: str = "", rank: object = 1) -> str:
-    return (f"schedule s {{\n  ranks 2\n  microbatches {microbatches}\n  place {{ rank 0: 0  rank 1: 1 }}\n{more}  order transfers inserted {{\n"
-            f"    rank 0: {first}\n    rank {rank}: 1F0..3 1B0..3\n  }}\n}}\n")
+    return (
+        f"schedule s {{\n  ranks 2\n  microbatches {microbatches}\n  place {{ rank 0: 0  rank 1: 1 }}\n{more}  order transfers inserted {{\n"
+        f"    rank 0: {first}\n    rank {rank}: 1F0..3 1B0..3\n  }}\n}}\n"
+    )
 
 
 def skeleton(body: str) -> str:
@@ -57,12 +68,31 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "noise.csv": (NOISE, "IL105", None),
     "latin1.csv": (b"0F0,\xe9\n", "IL105", None),
     # deep
-    **{f"deep_{name}.sched": ("schedule s { " + sign * 100_000, "IL104", "1:77") for name, sign in (("brace", "{"), ("parenthesis", "("), ("bracket", "["))},
+    **{
+        f"deep_{name}.sched": ("schedule s { " + sign * 100_000, "IL104", "1:77")
+        for name, sign in (("brace", "{"), ("parenthesis", "("), ("bracket", "["))
+    },
     "closing.sched": ("}" * 100_000, "IL101", "1:1"),
-    "deep_if.sched": ("skeleton k(P, M) sharded { rank r { " + "if 1 == 1 { " * 100_000 + "}" * 100_000 + " } }", "IL104", "1:791"),
-    "deep_expression.sched": ("skeleton k(P, M) sharded { rank r { let x = " + "(" * 100_000 + "1" + ")" * 100_000 + " } }", "IL104", "1:107"),
-    "deep_minus.sched": ("skeleton k(P, M) sharded { rank r { let x = " + "-" * 100_000 + "1 F(0) B(0) } }", "IL104", "1:99944"),
-    "long_sum.sched": ("skeleton k(P, M) sharded { rank r { let x = " + "1 + " * 100_000 + "1 F(0) B(0) } }", "IL104", "1:45"),
+    "deep_if.sched": (
+        "skeleton k(P, M) sharded { rank r { " + "if 1 == 1 { " * 100_000 + "}" * 100_000 + " } }",
+        "IL104",
+        "1:791",
+    ),
+    "deep_expression.sched": (
+        "skeleton k(P, M) sharded { rank r { let x = " + "(" * 100_000 + "1" + ")" * 100_000 + " } }",
+        "IL104",
+        "1:107",
+    ),
+    "deep_minus.sched": (
+        "skeleton k(P, M) sharded { rank r { let x = " + "-" * 100_000 + "1 F(0) B(0) } }",
+        "IL104",
+        "1:99944",
+    ),
+    "long_sum.sched": (
+        "skeleton k(P, M) sharded { rank r { let x = " + "1 + " * 100_000 + "1 F(0) B(0) } }",
+        "IL104",
+        "1:45",
+    ),
     "deep.csv": ("(" * 100_000 + "0F0", "IL108", "1:1"),
     # large
     "huge_range.sched": (written(f"0F0..{B}"), "IL104", "6:13"),
@@ -73,11 +103,19 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "many_digits_of_ranks.sched": (derived(ranks="9" * 5000), "IL104", "2:9"),
     "huge_loop.sched": (skeleton(f"for i in 0 ..< {B} {{ F(i) B(i) }}"), "IL104", "7:37"),
     "huge_idle_loop.sched": (skeleton(f"for i in 0 ..< {B} {{ let x = i }} {F}"), "IL104", "7:37"),
-    "huge_idle_loops.sched": (skeleton("for i in 0 ..< 100000 { for j in 0 ..< 100000 { if j > i + 1000000 { F(i) } } }"), "IL104", "7:61"),
+    "huge_idle_loops.sched": (
+        skeleton("for i in 0 ..< 100000 { for j in 0 ..< 100000 { if j > i + 1000000 { F(i) } } }"),
+        "IL104",
+        "7:61",
+    ),
     "huge_layers.sched": (derived(layers=f"x[{B}]"), "IL104", "4:11"),
     "huge_microbatches.sched": (derived(microbatches=B), "IL104", "3:16"),
     "huge_ranks.sched": (derived(ranks=B), "IL104", "2:9"),
-    "huge_product.sched": (derived(4096, 1_000_000, "x[4096]", "forward 1ms per image backward 2ms"), "IL104", "8:31"),
+    "huge_product.sched": (
+        derived(4096, 1_000_000, "x[4096]", "forward 1ms per image backward 2ms"),
+        "IL104",
+        "8:31",
+    ),
     "microbatches_unused.sched": (written("0F0", 10_000_000), "IL104", "1:10"),
     "huge_microbatches_of_order.sched": (written(microbatches=B), "IL104", "3:16"),
     "huge_communicator.sched": (derived(more=f"  communicator c = ranks 0..{B}\n"), "IL204", "6:26"),
@@ -94,7 +132,11 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "many_digits.csv": ("0F" + "9" * 5000 + "\n", "IL108", "1:1"),
     "far_stage.csv": ("0F0,9999999F0\n", "IL204", "1:5"),
     "many_ranks.csv": ("0F0,0B0\n" * 5000, "IL104", "4097:1"),
-    "many_pairs.csv": (",".join([f"0F{m}" for m in range(50_000)] + [f"{s}F0" for s in range(1, 50_000)]) + "\n", "IL104", "1:1"),
+    "many_pairs.csv": (
+        ",".join([f"0F{m}" for m in range(50_000)] + [f"{s}F0" for s in range(1, 50_000)]) + "\n",
+        "IL104",
+        "1:1",
+    ),
     # numbers
     "unknown_unit.sched": (derived(costs="forward 1parsec backward 2ms"), "IL102", "4:33"),
     "wrong_unit.sched": (derived(costs="forward 1GiB backward 2ms"), "IL102", "4:33"),
@@ -112,7 +154,11 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "two_regions.sched": (derived(cut="a = x[0..1] : 1f1b  a = x[2..3] : 1f1b"), "IL103", "5:29"),
     "two_layers.sched": (derived(layers="x[2] { forward 1ms backward 2ms } layers x[2]"), "IL103", "4:59"),
     "two_communicators.sched": (derived(more="  communicator c = ranks 0..1\n" * 2), "IL103", "7:16"),
-    "two_skeletons.sched": (derived() + "skeleton k(P, M) sharded { rank r { F(0) } }\n" * 2, "IL103", "8:10"),
+    "two_skeletons.sched": (
+        derived() + "skeleton k(P, M) sharded { rank r { F(0) } }\n" * 2,
+        "IL103",
+        "8:10",
+    ),
     "two_numbers_of_ranks.sched": (derived(more="  ranks 3\n"), "IL103", "6:3"),
     "unknown_skeleton.sched": (derived(cut="a = x : 1f2b"), "IL203", "5:17"),
     "unknown_argument.sched": (derived(cut="a = x : 1f1b(colour: red)"), "IL210", "5:22"),
@@ -122,8 +168,16 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "unknown_modality.sched": (derived(more="  modality smell in microbatches 0\n"), "IL107", "6:12"),
     "unknown_statement.sched": (derived(more="  frobnicate 3\n"), "IL101", "6:3"),
     "unknown_kind.sched": (written("0Q0 0F0"), "IL107", "6:13"),
-    "unknown_peer.sched": ("schedule s {\n  ranks 2\n  trace { rank 0: send(9, a)  rank 1: step }\n  microbatches 1\n}\n", "IL204", "3:19"),
-    "unread_profile.sched": ("schedule s {\n ranks 2\n microbatches 2\n model \"none.toml\"\n cut { a = x : 1f1b }\n}\n", "IL107", "4:2"),
+    "unknown_peer.sched": (
+        "schedule s {\n  ranks 2\n  trace { rank 0: send(9, a)  rank 1: step }\n  microbatches 1\n}\n",
+        "IL204",
+        "3:19",
+    ),
+    "unread_profile.sched": (
+        'schedule s {\n ranks 2\n microbatches 2\n model "none.toml"\n cut { a = x : 1f1b }\n}\n',
+        "IL107",
+        "4:2",
+    ),
     "nothing_said.sched": ("schedule s {}\n", "IL101", "1:10"),
     # files that use files
     "circle.sched": ('use "circle2.sched"\n' + derived(), "IL208", None),
@@ -141,12 +195,18 @@ FILES: dict[str, tuple[str | bytes, str, str | None]] = {
     "torn_line.csv": (GOOD + "0F", "IL110", "3:1"),
     "blank_line.csv": (GOOD.replace("\n", "\n\n"), "IL110", "2:1"),
     "quotes.csv": ('"0F0","0B0"\n', "IL108", "1:1"),
-    "empty_cell.csv": ("0F0,0SEND_F0,,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n", "IL110", "1:14"),
+    "empty_cell.csv": (
+        "0F0,0SEND_F0,,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n",
+        "IL110",
+        "1:14",
+    ),
 }
 
 
 def clean(done: Done) -> None:
-    assert "Traceback" not in done.text and "internal error" not in done.text and "IL902" not in done.text, done.text[-2000:]
+    assert "Traceback" not in done.text and "internal error" not in done.text and "IL902" not in done.text, (
+        done.text[-2000:]
+    )
     assert done.seconds < SECONDS
 
 
@@ -176,15 +236,28 @@ def test_a_broken_file(folder, name):
 
 
 def test_all_broken_files_in_one_run(folder):
-    done = interlock("check", *(n for n in sorted(FILES) if len(FILES[n][0]) < 5_000 and "huge_product" not in n), "--format", "json", cwd=folder, seconds=4 * SECONDS)
+    done = interlock(
+        "check",
+        *(n for n in sorted(FILES) if len(FILES[n][0]) < 5_000 and "huge_product" not in n),
+        "--format",
+        "json",
+        cwd=folder,
+        seconds=4 * SECONDS,
+    )
     report = json.loads(done.out)
     assert done.code == report["exit_code"] == 2
     for file in report["files"]:
-        assert file["errors"] and file["errors"][0]["code"] == FILES[file["path"]][1] and not file["schedules"], file["path"]
+        assert (
+            file["errors"] and file["errors"][0]["code"] == FILES[file["path"]][1] and not file["schedules"]
+        ), file["path"]
 
 
 @pytest.mark.parametrize("suffix", ["sched", "csv"])
-@pytest.mark.parametrize("pattern", [b"\0", b"0F0,", b"0F0\n", b"x", b"{", b"\xff", "schedule s { ranks 2 }\n".encode()], ids=["nul", "cells", "lines", "letters", "braces", "ff", "schedules"])
+@pytest.mark.parametrize(
+    "pattern",
+    [b"\0", b"0F0,", b"0F0\n", b"x", b"{", b"\xff", b"schedule s { ranks 2 }\n"],
+    ids=["nul", "cells", "lines", "letters", "braces", "ff", "schedules"],
+)
 def test_a_hundred_megabytes(tmp_path, suffix, pattern):
     path = tmp_path / f"large.{suffix}"
     size = 100 * 2**20
@@ -206,12 +279,24 @@ def test_a_hundred_megabytes(tmp_path, suffix, pattern):
 def test_what_is_not_there(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("x")
-    for args, said in ((["check", "no.sched"], "no.sched"), (["check", "empty"], "empty"), (["check", "."], ".sched or .csv"), (["fmt", "no.sched"], "no.sched"),
-                       (["import", "no.csv"], "no.csv"), (["import", "empty"], "empty"), (["verify", "no.cert"], "no.cert"), (["verify", "empty"], "empty"),
-                       (["explain", "IL000"], "IL000"), (["check", ""], "no file")):
+    for args, said in (
+        (["check", "no.sched"], "no.sched"),
+        (["check", "empty"], "empty"),
+        (["check", "."], ".sched or .csv"),
+        (["fmt", "no.sched"], "no.sched"),
+        (["import", "no.csv"], "no.csv"),
+        (["import", "empty"], "empty"),
+        (["verify", "no.cert"], "no.cert"),
+        (["verify", "empty"], "empty"),
+        (["explain", "IL000"], "IL000"),
+        (["check", ""], "no file"),
+    ):
         done = interlock(*args, cwd=tmp_path)
         clean(done)
-        assert done.code == 2 and said in done.err and done.out == "" and done.err.count("\n") == 1, (args, done)
+        assert done.code == 2 and said in done.err and done.out == "" and done.err.count("\n") == 1, (
+            args,
+            done,
+        )
 
 
 def test_streams_that_cannot_be_used(tmp_path):
@@ -219,9 +304,16 @@ def test_streams_that_cannot_be_used(tmp_path):
     closed = ("sh", "-c", 'exec "$@" <&-', "sh")
     for args in (["check", "-"], ["fmt", "-"], ["import", "-"]):
         with open(tmp_path / "only_written", "wb") as stream:
-            for done in (interlock(*args, cwd=tmp_path, stdin=stream.fileno()), interlock(*args, cwd=tmp_path, before=closed)):
+            for done in (
+                interlock(*args, cwd=tmp_path, stdin=stream.fileno()),
+                interlock(*args, cwd=tmp_path, before=closed),
+            ):
                 clean(done)
-                assert done.code == 2 and done.err.startswith("interlock: standard input: ") and done.err.count("\n") == 1, (args, done)
+                assert (
+                    done.code == 2
+                    and done.err.startswith("interlock: standard input: ")
+                    and done.err.count("\n") == 1
+                ), (args, done)
     full = interlock("check", "a.csv", cwd=tmp_path, before=("sh", "-c", 'exec "$@" >/dev/full', "sh"))
     assert (full.code, full.err) == (2, "interlock: standard output: No space left on device\n")
     gone = interlock("check", "a.csv", cwd=tmp_path, before=("sh", "-c", 'exec "$@" >&-', "sh"))
@@ -237,31 +329,69 @@ def test_a_file_that_may_not_be_read(tmp_path):
     assert done.code == 2 and "Permission denied" in done.err
 
 
-@pytest.mark.parametrize("args", [
-    [], ["frobnicate"], ["check"], ["check", "a.csv", "--comm", "pears"], ["check", "a.csv", "--engine", "magic"], ["check", "a.csv", "--format", "xml"],
-    ["check", "a.csv", "--placement", "nowhere"], ["check", "a.csv", "--placement", "0,x"], ["check", "a.csv", "--microbatches", "many"], ["check", "a.csv", "--microbatches", "0"],
-    ["check", "a.csv", "--microbatches", "-3"], ["check", "a.csv", "--microbatches", "99999999999999999999"], ["check", "a.csv", "--frozen", "0..x"], ["check", "a.csv", "--frozen", "7"],
-    ["check", "a.csv", "--frozen", "0..99999999999999"], ["check", "a.csv", "--placement", "0"], ["check", "a.csv", "--placement", "0,9"], ["check", "a.csv", "--placement", "0,-1"],
-    ["check", "a.csv", "--certificate", "a.csv"], ["check", "a.csv", "--certificate", "/proc/nothing"], ["fmt"], ["verify"], ["import"],
-    ["import", "a.csv", "-o", "/nowhere/a.sched"], ["import", "a.csv", "-o", "."], ["check", "--unknown", "a.csv"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["frobnicate"],
+        ["check"],
+        ["check", "a.csv", "--comm", "pears"],
+        ["check", "a.csv", "--engine", "magic"],
+        ["check", "a.csv", "--format", "xml"],
+        ["check", "a.csv", "--placement", "nowhere"],
+        ["check", "a.csv", "--placement", "0,x"],
+        ["check", "a.csv", "--microbatches", "many"],
+        ["check", "a.csv", "--microbatches", "0"],
+        ["check", "a.csv", "--microbatches", "-3"],
+        ["check", "a.csv", "--microbatches", "99999999999999999999"],
+        ["check", "a.csv", "--frozen", "0..x"],
+        ["check", "a.csv", "--frozen", "7"],
+        ["check", "a.csv", "--frozen", "0..99999999999999"],
+        ["check", "a.csv", "--placement", "0"],
+        ["check", "a.csv", "--placement", "0,9"],
+        ["check", "a.csv", "--placement", "0,-1"],
+        ["check", "a.csv", "--certificate", "a.csv"],
+        ["check", "a.csv", "--certificate", "/proc/nothing"],
+        ["fmt"],
+        ["verify"],
+        ["import"],
+        ["import", "a.csv", "-o", "/nowhere/a.sched"],
+        ["import", "a.csv", "-o", "."],
+        ["check", "--unknown", "a.csv"],
+    ],
+    ids=" ".join,
+)
 def test_wrong_usage(tmp_path, args):
     (tmp_path / "a.csv").write_text(GOOD)
     done = interlock(*args, cwd=tmp_path)
     clean(done)
     assert done.code == 2, done
-    assert done.text.strip() and os.listdir(tmp_path) == ["a.csv"] and (tmp_path / "a.csv").read_text() == GOOD
+    assert (
+        done.text.strip() and os.listdir(tmp_path) == ["a.csv"] and (tmp_path / "a.csv").read_text() == GOOD
+    )
 
 
 # ---- certificates -----------------------------------------------------------------------------------
 
 
 CERTIFICATES = {
-    "empty": b"", "noise": NOISE, "no_json": b"{not json", "text": b'"a certificate"', "number": b"3", "null": b"null", "list": b"[]", "object": b"{}",
+    "empty": b"",
+    "noise": NOISE,
+    "no_json": b"{not json",
+    "text": b'"a certificate"',
+    "number": b"3",
+    "null": b"null",
+    "list": b"[]",
+    "object": b"{}",
     "nothing_claimed": b'{"format": "interlock.certificate/1", "program": {}, "claims": []}',
     "claims_of_text": b'{"format": "interlock.certificate/1", "program": {}, "claims": "all"}',
     "program_of_text": b'{"format": "interlock.certificate/1", "program": "p", "claims": [{"claim": "valid"}]}',
-    "deep_lists": b"[" * 100_000, "deep_lists_closed": b"[" * 100_000 + b"]" * 100_000, "deep_objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    "huge_integer": b'{"format": "interlock.certificate/1", "program": {"ranks": ' + b"9" * 5000 + b"}, \"claims\": [{}]}",
+    "deep_lists": b"[" * 100_000,
+    "deep_lists_closed": b"[" * 100_000 + b"]" * 100_000,
+    "deep_objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "huge_integer": b'{"format": "interlock.certificate/1", "program": {"ranks": '
+    + b"9" * 5000
+    + b'}, "claims": [{}]}',
     "huge_number": b'{"format": "interlock.certificate/1", "program": {"ranks": 1e999}, "claims": [{}]}',
     "nan": b'{"format": "interlock.certificate/1", "program": {"ranks": NaN}, "claims": [{}]}',
     "surrogates": b'{"format": "\\ud800", "program": {}, "claims": [{"claim": "\\udfff"}]}',
@@ -279,9 +409,27 @@ def test_a_broken_certificate(tmp_path, name):
     assert done.code == 2 or "REJECTED" in done.out
 
 
-@pytest.mark.parametrize("change", [
-    {"ranks": 10**12}, {"ranks": 10**30}, {"ranks": 0}, {"ranks": -1}, {"ranks": True}, {"ranks": 2.0}, {"ranks": "2"}, {"ranks": None}, {"microbatches": 10**12},
-    {"microbatches": 0}, {"layers": []}, {"stages": []}, {"order": {}}, {"communicators": []}, {"images": [10**30]}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranks": 10**12},
+        {"ranks": 10**30},
+        {"ranks": 0},
+        {"ranks": -1},
+        {"ranks": True},
+        {"ranks": 2.0},
+        {"ranks": "2"},
+        {"ranks": None},
+        {"microbatches": 10**12},
+        {"microbatches": 0},
+        {"layers": []},
+        {"stages": []},
+        {"order": {}},
+        {"communicators": []},
+        {"images": [10**30]},
+    ],
+    ids=str,
+)
 def test_a_certificate_of_an_ill_formed_program(tmp_path, change):
     document = check_file("a.csv", GOOD.encode()).checked[0].answers[0].certificates[0]
     path = tmp_path / "changed.cert"
@@ -293,9 +441,69 @@ def test_a_certificate_of_an_ill_formed_program(tmp_path, change):
 
 # ---- mutated at random --------------------------------------------------------------------------------
 
-TOKENS = ("{", "}", "(", ")", "[", "]", "..", "..<", ",", ":", "=", "@", "-", "0", "1", "7", "999999", "F", "B", "0F0", "1B2", "2SEND_F0", "0RECV_B1", "0REDUCE", "STEP", "rank", "ranks",
-          "schedule", "skeleton", "for", "if", "else", "let", "order", "place", "cut", "model", "layers", "frozen", "expect", "valid", "invalid", "under", "pair", "comm",
-          "send(1, x)", "overlap(0F0 0B0)", "1f1b", "transpose", "per", "image", "3ms", "GiB", "%", "\n", "#", '"', "\0", "\u00e9", "\U0001f600", ";")
+TOKENS = (
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "..",
+    "..<",
+    ",",
+    ":",
+    "=",
+    "@",
+    "-",
+    "0",
+    "1",
+    "7",
+    "999999",
+    "F",
+    "B",
+    "0F0",
+    "1B2",
+    "2SEND_F0",
+    "0RECV_B1",
+    "0REDUCE",
+    "STEP",
+    "rank",
+    "ranks",
+    "schedule",
+    "skeleton",
+    "for",
+    "if",
+    "else",
+    "let",
+    "order",
+    "place",
+    "cut",
+    "model",
+    "layers",
+    "frozen",
+    "expect",
+    "valid",
+    "invalid",
+    "under",
+    "pair",
+    "comm",
+    "send(1, x)",
+    "overlap(0F0 0B0)",
+    "1f1b",
+    "transpose",
+    "per",
+    "image",
+    "3ms",
+    "GiB",
+    "%",
+    "\n",
+    "#",
+    '"',
+    "\0",
+    "\u00e9",
+    "\U0001f600",
+    ";",
+)
 
 
 def mutate(random: Random, data: bytes) -> bytes:
@@ -307,12 +515,12 @@ def mutate(random: Random, data: bytes) -> bytes:
         match random.randrange(8):
             case 0:
                 at = random.randrange(len(data))
-                data = data[:at] + bytes([random.randrange(256)]) + data[at + 1:]
+                data = data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
             case 1:
                 at = random.randrange(len(data))
-                data = data[:at] + data[at + random.randrange(1, 40):]
+                data = data[:at] + data[at + random.randrange(1, 40) :]
             case 2:
-                data = data[:random.randrange(len(data))]
+                data = data[: random.randrange(len(data))]
             case 3:
                 del words[random.randrange(len(words))]
                 data = b"".join(words)
@@ -329,13 +537,20 @@ def mutate(random: Random, data: bytes) -> bytes:
             case 7:
                 numbers = [i for i, w in enumerate(words) if w.isdigit()]
                 if numbers:
-                    words[random.choice(numbers)] = str(random.choice((0, 1, 2, 3, 5, 17, 10**6, 10**12))).encode()
+                    words[random.choice(numbers)] = str(
+                        random.choice((0, 1, 2, 3, 5, 17, 10**6, 10**12))
+                    ).encode()
                 data = b"".join(words)
     return data
 
 
 def seeds() -> list[tuple[str, bytes]]:
-    paths = sorted(p for f in ("examples", "spec/std", "tests/data/torch/cases") for p in (ROOT / f).iterdir() if p.suffix in (".sched", ".csv"))
+    paths = sorted(
+        p
+        for f in ("examples", "spec/std", "tests/data/torch/cases")
+        for p in (ROOT / f).iterdir()
+        if p.suffix in (".sched", ".csv")
+    )
     return [(str(p), p.read_bytes()) for p in paths]
 
 
@@ -343,6 +558,7 @@ def test_mutated_examples_are_answered_or_refused(pytestconfig):
     from interlock.report import json as as_json
     from interlock.report import text as as_text
     from interlock.report.outcome import Unread
+
     examples, refused, answered = seeds(), 0, 0
     assert len(examples) >= 36
     for seed in range(6_000 if pytestconfig.getoption("--thorough") else 1_000):
@@ -356,7 +572,9 @@ def test_mutated_examples_are_answered_or_refused(pytestconfig):
             as_text.render(result.checked, {path: result.sources}.get, unread=unread, verbose=seed % 2 == 0)
             as_json.render(result.checked, {path: result.sources}.get, unread=unread)
         except Exception as error:
-            raise AssertionError(f"seed {seed}, from {path}: {type(error).__name__}: {error}\n{changed[:3000]!r}") from error
+            raise AssertionError(
+                f"seed {seed}, from {path}: {type(error).__name__}: {error}\n{changed[:3000]!r}"
+            ) from error
         refused += bool(result.errors)
         answered += bool(result.checked)
     assert refused > 200 and answered > 100

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from interlock import certificate_files
+from interlock.check import certificates as certificate_files
+from interlock.check.pipeline import Options, check_file
+from interlock.check.verdict import Verdict
 from interlock.kernel import verify
-from interlock.pipeline import Options, check_file
 from interlock.program.ir import Kind
 from interlock.report import text
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
 
 HERE = Path(__file__).parent
 FILES = sorted((HERE / "cases").glob("*.sched"))
@@ -25,31 +25,96 @@ CASES = {c["id"]: c for c in json.loads((HERE / "data" / "cases.json").read_text
 
 # what a message must make clear (`say` of the case), as patterns on the primary finding: message, marks, help
 SAY = {
-    "crossed-at-two-ranks": ["wrong data", "nothing stops", "with two ranks the previous and the next peer are the same", "activations and gradients share one channel"],
-    "lazy-communicators": ["orders of creation form a cycle: c01, c03, c23, c12", "although every two ranks", "eagerly, in one order"],
-    "both-send-first": ["deadlock under `pair`", "ranks 0 and 1 wait for each other", "rank 0 sends a0; rank 1 receives it only after", "one launch"],
-    "published-list-1": ["wait for each other", "rank 0 sends 0F1; rank 1 receives it only after", "1SEND_F0: this, which rank 0 receives only after its own send"],
-    "published-list-2": ["0SEND_F2: rank 0 sends 0F2; rank 1 receives it only after", "3SEND_B0: this, which rank 0 receives only after its own send",
-                         "put 2RECV_B0 before 0SEND_F2 on rank 0"],
-    "slot-reused": ["slot0 is received into on rank 1 before anything waits for send", "still under way", r"add wait\(slot0\)"],
-    "mixed-orders": ["wait for each other", "rank 0 sends a1; rank 1 receives it only after", "this, which rank 0 receives only after its own send"],
-    "two-gradients-awaited": ["g_rope", "rank 0 waits for 2 transfers from rank 1, which sends 1", "only a payload with a gradient has one"],
-    "frozen-encoder-text-only": ["stage 0 is frozen and nothing before it trains", "no gradient edge from stage 1 to stage 0", "0RECV_B0 must not exist"],
+    "crossed-at-two-ranks": [
+        "wrong data",
+        "nothing stops",
+        "with two ranks the previous and the next peer are the same",
+        "activations and gradients share one channel",
+    ],
+    "lazy-communicators": [
+        "orders of creation form a cycle: c01, c03, c23, c12",
+        "although every two ranks",
+        "eagerly, in one order",
+    ],
+    "both-send-first": [
+        "deadlock under `pair`",
+        "ranks 0 and 1 wait for each other",
+        "rank 0 sends a0; rank 1 receives it only after",
+        "one launch",
+    ],
+    "published-list-1": [
+        "wait for each other",
+        "rank 0 sends 0F1; rank 1 receives it only after",
+        "1SEND_F0: this, which rank 0 receives only after its own send",
+    ],
+    "published-list-2": [
+        "0SEND_F2: rank 0 sends 0F2; rank 1 receives it only after",
+        "3SEND_B0: this, which rank 0 receives only after its own send",
+        "put 2RECV_B0 before 0SEND_F2 on rank 0",
+    ],
+    "slot-reused": [
+        "slot0 is received into on rank 1 before anything waits for send",
+        "still under way",
+        r"add wait\(slot0\)",
+    ],
+    "mixed-orders": [
+        "wait for each other",
+        "rank 0 sends a1; rank 1 receives it only after",
+        "this, which rank 0 receives only after its own send",
+    ],
+    "two-gradients-awaited": [
+        "g_rope",
+        "rank 0 waits for 2 transfers from rank 1, which sends 1",
+        "only a payload with a gradient has one",
+    ],
+    "frozen-encoder-text-only": [
+        "stage 0 is frozen and nothing before it trains",
+        "no gradient edge from stage 1 to stage 0",
+        "0RECV_B0 must not exist",
+    ],
     "frozen-edge-half-dropped": ["1SEND_B0 must not exist", "both ends of the boundary"],
-    "rank-skips-grad-norm": ["rank 1 never enters", "rank 1 owns nothing trainable, but the communicator spans it"],
+    "rank-skips-grad-norm": [
+        "rank 1 never enters",
+        "rank 1 owns nothing trainable, but the communicator spans it",
+    ],
     "W-without-split": ["0W0 is listed, but the backward of microbatch 0 .* was not split"],
     "split-never-finished": ["0W0 is missing before the step", "microbatch 0"],
     "tied-in-set-order": ["members of communicator t issue its collectives in different orders"],
-    "partial-sums-added": ["partial sums", "added across the pipeline", "shards of different meaning", "reduce the tie first"],
+    "partial-sums-added": [
+        "partial sums",
+        "added across the pipeline",
+        "shards of different meaning",
+        "reduce the tie first",
+    ],
     "W-after-reduction": ["0W0 comes after 0REDUCE, the reduction of its parameters"],
-    "warmup-per-module": ["cyclic wait", "stage 1 does 1B0 after 1 forward, and 2 more stages follow", "count the warmup along the whole chain"],
-    "text-only-rank-skips": [r"rank 1 skips coll\(dp, vision\)", "the rest pair with the wrong one", "no image"],
+    "warmup-per-module": [
+        "cyclic wait",
+        "stage 1 does 1B0 after 1 forward, and 2 more stages follow",
+        "count the warmup along the whole chain",
+    ],
+    "text-only-rank-skips": [
+        r"rank 1 skips coll\(dp, vision\)",
+        "the rest pair with the wrong one",
+        "no image",
+    ],
     "stage-without-moe": ["rank 0 never enters", "8 members .* are needed, 7 come"],
-    "seam-scatter-on-the-gather-communicator": ["rank 0 sends ge1; rank 1 receives it only after", r"send\(0, e3\)@seam: this", "a communicator of its own"],
-    "seam-on-the-backbone-communicator": ["wrong data", "0SEND_F2 on rank 1 is received by 1RECV_B0", "an activation and a gradient", "its own communicator"],
+    "seam-scatter-on-the-gather-communicator": [
+        "rank 0 sends ge1; rank 1 receives it only after",
+        r"send\(0, e3\)@seam: this",
+        "a communicator of its own",
+    ],
+    "seam-on-the-backbone-communicator": [
+        "wrong data",
+        "0SEND_F2 on rank 1 is received by 1RECV_B0",
+        "an activation and a gradient",
+        "its own communicator",
+    ],
     "encodes-in-another-order": ["wrong data", "0SEND_F0 on rank 1 is received by 1RECV_F1 on rank 0"],
     "group-one-node": ["one end grouped, the other not"],
-    "missing-transfer": ["stages 0 and 1 are on ranks 0 and 1 and nothing carries the output of 0F0", "1F0: nothing carries what this stage needs"],
+    "missing-transfer": [
+        "stages 0 and 1 are on ranks 0 and 1 and nothing carries the output of 0F0",
+        "1F0: nothing carries what this stage needs",
+    ],
 }
 # what only the whole report says, since it is about several models
 REPORTED = {
@@ -58,8 +123,16 @@ REPORTED = {
     "group-one-node": ["valid under buffered, edge, rank, blocking", "only under `pair`"],
 }
 # cases without a file: the tests below that decide them
-TABLES = {"footprint-table", "frozen-tower-keeps-nothing", "first-rank-highest", "interleaved-peak", "max-not-mean", "W-stash-grows",
-          "warmup-deeper-than-M", "megatron-fused-1f1b"}
+TABLES = {
+    "footprint-table",
+    "frozen-tower-keeps-nothing",
+    "first-rank-highest",
+    "interleaved-peak",
+    "max-not-mean",
+    "W-stash-grows",
+    "warmup-deeper-than-M",
+    "megatron-fused-1f1b",
+}
 # cases decided elsewhere, and where
 ELSEWHERE = {
     "layout-strings": "tests/interchange/test_megatron.py",
@@ -120,7 +193,7 @@ def test_as_expected(results, id):
     [checked] = result.checked
     assert checked.as_expected and not checked.warnings
     named = [m for e in checked.expectations for m in e.models]
-    assert sorted(named) == sorted(MODELS)                          # each model is covered, once
+    assert sorted(named) == sorted(MODELS)  # each model is covered, once
     assert all(e.code for e in checked.expectations if e.verdict is Verdict.INVALID)
     for answer in checked.answers:
         assert (answer.replay is None) == (answer.verdict is Verdict.VALID)
@@ -148,7 +221,13 @@ def test_the_message_says_what_is_wrong(results, id):
     if not CASES.get(id, {}).get("say"):
         return
     finding = wrong[0].errors[0]
-    said = "\n".join([finding.message, *(f"{wrong[0].program.show(m.row)}: {m.label}" for m in finding.marks), finding.help])
+    said = "\n".join(
+        [
+            finding.message,
+            *(f"{wrong[0].program.show(m.row)}: {m.label}" for m in finding.marks),
+            finding.help,
+        ]
+    )
     for pattern in SAY[id]:
         assert re.search(pattern, said), said
     for pattern in REPORTED.get(id, ()):
@@ -176,7 +255,16 @@ def frozen(trainable: str) -> str:
     return f"freeze stage {', '.join(stages)}" if stages else ""
 
 
-def cut(ranks: int, microbatches: int, skeleton: str, *, layers: int = 0, freeze: str = "", more: str = "", skeletons: str = "") -> str:
+def cut(
+    ranks: int,
+    microbatches: int,
+    skeleton: str,
+    *,
+    layers: int = 0,
+    freeze: str = "",
+    more: str = "",
+    skeletons: str = "",
+) -> str:
     return f"""{skeletons}
     schedule case {{
       ranks {ranks}
@@ -196,7 +284,9 @@ def frozen_layers(trainable: str) -> str:
 @pytest.mark.parametrize("row", CASES["footprint-table"]["table"], ids=lambda row: row["trainable"])
 def test_footprint_table(row):
     """What derive keeps is what autograd does: backwards, weight halves, gradients that cross."""
-    checked = check(cut(4, 2, "1f1b", freeze=frozen_layers(row["trainable"]), more="memory { capacity 1GiB }"))
+    checked = check(
+        cut(4, 2, "1f1b", freeze=frozen_layers(row["trainable"]), more="memory { capacity 1GiB }")
+    )
     assert verdicts(checked) == ALL_VALID
     order = checked.answers[0].program.order
     stages = lambda *kinds: "".join(sorted({str(s) for k, s in zip(order.kind, order.stage) if k in kinds}))
@@ -216,7 +306,9 @@ def forward_and(ranks: dict[int, str], trainable: str) -> str:
 @pytest.mark.parametrize("row", CASES["footprint-table"]["table"], ids=lambda row: row["trainable"])
 def test_footprint_table_by_hand(row):
     """The operations of the table are valid; each one left out is IL601, each one added is IL602 or an idle W."""
-    halves = lambda s: (f"{s}I0 " if str(s) in row["backward"] else "") + (f"{s}W0" if str(s) in row["W"] else "")
+    halves = lambda s: (
+        (f"{s}I0 " if str(s) in row["backward"] else "") + (f"{s}W0" if str(s) in row["W"] else "")
+    )
     right = {s: halves(s) for s in range(4)}
     assert verdicts(check(forward_and(right, row["trainable"]))) == ALL_VALID
     for s in range(4):
@@ -242,12 +334,19 @@ def peaks(checked) -> list[int]:
 
 
 def test_frozen_tower_keeps_nothing():
-    assert peaks(check(cut(4, 8, "1f1b", freeze=frozen_layers("0111"), more="memory { capacity 1GiB }"))) == [0, 3, 2, 1]
+    assert peaks(check(cut(4, 8, "1f1b", freeze=frozen_layers("0111"), more="memory { capacity 1GiB }"))) == [
+        0,
+        3,
+        2,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("M", [8, 9, 16])
 def test_first_rank_highest(M):
-    assert peaks(check(cut(8, M, "1f1b", more="memory { capacity 1GiB }\n require { in_flight(r) <= 8 - r }"))) == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert peaks(
+        check(cut(8, M, "1f1b", more="memory { capacity 1GiB }\n require { in_flight(r) <= 8 - r }"))
+    ) == [8, 7, 6, 5, 4, 3, 2, 1]
     short = check(cut(8, M, "1f1b", more="require { in_flight(r) <= 7 - r }"))
     assert verdicts(short) == ALL_INVALID and errors(short) == {"IL702"}
     assert [f.rank for f in short.answers[0].errors] == list(range(8))
@@ -272,7 +371,10 @@ def test_memory_is_judged_by_the_fullest_rank():
     uneven = check(source.format("1, 2, 2, 3"))
     assert verdicts(uneven) == ALL_INVALID
     [finding] = uneven.answers[0].errors
-    assert (finding.code, finding.rank) == ("IL501", 3) and "rank 3 needs 9 MiB, 3 MiB more" in finding.message
+    assert (finding.code, finding.rank) == (
+        "IL501",
+        3,
+    ) and "rank 3 needs 9 MiB, 3 MiB more" in finding.message
     assert "the fullest rank counts, not the mean" in finding.help
 
 
@@ -297,7 +399,10 @@ def test_w_stash_grows(M):
     grows = check(cut(2, M, "late", skeletons=W_LAST))
     assert verdicts(grows) == ALL_VALID
     [warning] = [f for f in grows.answers[0].findings if f.severity.value == "warning"]
-    assert warning.code == "IL502" and "weight-gradient stashes of rank 0 grow with the number of microbatches" in warning.message
+    assert (
+        warning.code == "IL502"
+        and "weight-gradient stashes of rank 0 grow with the number of microbatches" in warning.message
+    )
     required = check(cut(2, M, "late", skeletons=W_LAST, more=BOUNDED))
     assert verdicts(required) == ALL_INVALID and errors(required) == {"IL502"}
     bounded = check(cut(2, M, "soon", skeletons=W_SOON))
@@ -317,7 +422,11 @@ DEEP = """skeleton deep(P, M) sharded { rank r {
 
 
 @pytest.mark.parametrize("P", [2, 4, 8])
-@pytest.mark.parametrize("M", [lambda P: 1, lambda P: P - 1, lambda P: P, lambda P: P + 1, lambda P: 2 * P], ids=["1", "P-1", "P", "P+1", "2P"])
+@pytest.mark.parametrize(
+    "M",
+    [lambda P: 1, lambda P: P - 1, lambda P: P, lambda P: P + 1, lambda P: 2 * P],
+    ids=["1", "P-1", "P", "P+1", "2P"],
+)
 def test_warmup_deeper_than_m(P, M):
     """P-1-r forwards ahead need P-1 microbatches: with M = P-1 they are just there, and there is no steady phase on rank 0."""
     M = M(P)
@@ -330,7 +439,11 @@ def test_warmup_deeper_than_m(P, M):
 
 def megatron(P: int, M: int, fused: bool) -> str:
     """Megatron-LM's 1F1B without interleaving, its transfers written, the steady pairs in one launch each or one after the other."""
-    pair = (lambda *ops: f"{{ {' '.join(ops)} }}" if len(ops) > 1 else " ".join(ops)) if fused else lambda *ops: " ".join(ops)
+    pair = (
+        (lambda *ops: f"{{ {' '.join(ops)} }}" if len(ops) > 1 else " ".join(ops))
+        if fused
+        else lambda *ops: " ".join(ops)
+    )
     lines = []
     for r in range(P):
         first, last = r == 0, r == P - 1

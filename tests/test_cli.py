@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from interlock.check.pipeline import check_file
+from interlock.check.program import check_program
+from interlock.check.verdict import Verdict
 from interlock import cli
-from interlock.check import check_program
 from interlock.kernel import verify
-from interlock.pipeline import check_file
 from interlock.program.transfers import insert
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
 
 from .command import ROOT, interlock
 from .test_bad_input import GOOD, derived, written
 
 CASES = ROOT / "tests" / "data" / "torch" / "cases"
-SWAPPED = "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n"                # each rank waits for the other
+SWAPPED = "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n"  # each rank waits for the other
 DEADLOCK = (ROOT / "examples" / "deadlock.sched").read_text()
 
 
@@ -46,6 +46,7 @@ def run(tmp_path, monkeypatch, capsys):
             code = stopped.code
         captured = capsys.readouterr()
         return code, captured.out, captured.err
+
     return go
 
 
@@ -53,7 +54,12 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_each_exit_code(tmp_path):
-    for name, text in (("right.csv", GOOD), ("wrong.csv", SWAPPED), ("torn.csv", "0F"), ("open.sched", derived(more="  require { deadlock_free }\n"))):
+    for name, text in (
+        ("right.csv", GOOD),
+        ("wrong.csv", SWAPPED),
+        ("torn.csv", "0F"),
+        ("open.sched", derived(more="  require { deadlock_free }\n")),
+    ):
         (tmp_path / name).write_text(text)
     codes = {name: interlock("check", name, cwd=tmp_path).code for name in sorted(os.listdir(tmp_path))}
     assert codes == {"open.sched": 3, "right.csv": 0, "torn.csv": 2, "wrong.csv": 1}
@@ -62,17 +68,23 @@ def test_each_exit_code(tmp_path):
 
 
 def test_a_disagreement_is_an_internal_error_and_no_verdict(run, monkeypatch):
-    from interlock import check
+    from interlock.check import program as check
     from interlock.kernel.judge import Judgement
+
     monkeypatch.setattr(check, "judge_all", lambda program, claims: [Judgement(False, "never")] * len(claims))
     for text in (GOOD, SWAPPED):
         code, out, err = run("check", "a.csv", a_csv=text)
-        assert code == 101 and out == "" and err.startswith("internal error[IL902]: Disagreement: the kernel rejects"), (out, err)
+        assert (
+            code == 101
+            and out == ""
+            and err.startswith("internal error[IL902]: Disagreement: the kernel rejects")
+        ), (out, err)
         assert "no verdict" in err and "Traceback" not in err
 
 
 def test_an_executor_that_sees_nothing_wrong_is_a_disagreement(run, monkeypatch):
     from interlock.witness import executor
+
     program = check_file("a.csv", GOOD.encode()).checked[0].answers[0].program
     fine = executor.run(program.plain(), "pair")
     monkeypatch.setattr(executor, "run", lambda plain, model, **_: fine)
@@ -83,8 +95,14 @@ def test_an_executor_that_sees_nothing_wrong_is_a_disagreement(run, monkeypatch)
 
 def test_interrupted(tmp_path):
     """Ctrl-C while it waits for standard input."""
-    process = subprocess.Popen([sys.executable, "-m", "interlock.cli", "check", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env={**os.environ, "PYTHONPATH": str(ROOT / "checker")}, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "interlock.cli", "check", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "checker")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     stat = Path(f"/proc/{process.pid}/wchan")
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and "pipe" not in (stat.read_text() if stat.exists() else "pipe"):
@@ -99,8 +117,13 @@ def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path):
     (tmp_path / "wrong.csv").write_text(SWAPPED)
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([sys.executable, "-m", "interlock.cli", "check", "wrong.csv"], cwd=tmp_path, stdout=write, stderr=subprocess.PIPE,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "checker")})
+    done = subprocess.run(
+        [sys.executable, "-m", "interlock.cli", "check", "wrong.csv"],
+        cwd=tmp_path,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "checker")},
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
 
@@ -108,11 +131,21 @@ def test_a_reader_that_goes_away_does_not_change_the_exit_code(tmp_path):
 # ---- expectations -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line, text, code", [
-    ("expect valid", derived(), 0), ("expect invalid", derived(), 1), ("expect invalid IL402", derived(), 1), ("expect unknown", derived(), 1),
-    ("expect vacuous", derived(), 1), ("expect valid under buffered, blocking", derived(), 0),
-    ("expect invalid", written("0B0..3 0F0..3"), 0), ("expect invalid IL301", written("0B0..3 0F0..3"), 0), ("expect invalid IL402", written("0B0..3 0F0..3"), 1),
-    ("expect valid", written("0B0..3 0F0..3"), 1)])
+@pytest.mark.parametrize(
+    "line, text, code",
+    [
+        ("expect valid", derived(), 0),
+        ("expect invalid", derived(), 1),
+        ("expect invalid IL402", derived(), 1),
+        ("expect unknown", derived(), 1),
+        ("expect vacuous", derived(), 1),
+        ("expect valid under buffered, blocking", derived(), 0),
+        ("expect invalid", written("0B0..3 0F0..3"), 0),
+        ("expect invalid IL301", written("0B0..3 0F0..3"), 0),
+        ("expect invalid IL402", written("0B0..3 0F0..3"), 1),
+        ("expect valid", written("0B0..3 0F0..3"), 1),
+    ],
+)
 def test_expectations(run, line, text, code):
     text = text.replace("  microbatches 4\n", f"  microbatches 4\n  {line}\n")
     found, out, err = run("check", "a.sched", a_sched=text)
@@ -120,8 +153,18 @@ def test_expectations(run, line, text, code):
     assert ("error: expected" in out) == (code == 1)
 
 
-@pytest.mark.parametrize("header, code", [("# expect: invalid IL101", 0), ("# a note\n# expect: invalid IL101", 0), ("# expect: invalid IL102", 2), ("# expect: valid", 2),
-                                          ("# expect: invalid", 2), ("# expect: unknown", 2), ("", 2)])
+@pytest.mark.parametrize(
+    "header, code",
+    [
+        ("# expect: invalid IL101", 0),
+        ("# a note\n# expect: invalid IL101", 0),
+        ("# expect: invalid IL102", 2),
+        ("# expect: valid", 2),
+        ("# expect: invalid", 2),
+        ("# expect: unknown", 2),
+        ("", 2),
+    ],
+)
 def test_a_header_expects_that_a_file_is_refused(run, header, code):
     assert run("check", "a.sched", a_sched=f"{header}\nschedule s {{ frobnicate }}\n")[0] == code
 
@@ -136,16 +179,30 @@ def test_a_header_of_a_file_that_is_not_refused(run):
 
 
 def test_models_are_added(run):
-    report = lambda *args, **files: [a["model"] for a in json.loads(run("check", *args, "--format", "json", **files)[1])["files"][0]["schedules"][0]["answers"]]
+    report = lambda *args, **files: [
+        a["model"]
+        for a in json.loads(run("check", *args, "--format", "json", **files)[1])["files"][0]["schedules"][0][
+            "answers"
+        ]
+    ]
     assert report("a.csv", a_csv=GOOD) == ["pair"]
     assert report("a.csv", "--comm", "rank,blocking,rank") == ["rank", "blocking"]
     assert report("a.csv", "--comm", "all") == list(MODELS)
-    assert report("a.sched", "--comm", "rank", a_sched=derived(more="  comm edge, buffered\n")) == ["edge", "buffered", "rank"]
-    assert report("b.sched", "--comm", "rank", b_sched=derived(more="  expect valid under blocking\n")) == ["blocking", "rank"]
+    assert report("a.sched", "--comm", "rank", a_sched=derived(more="  comm edge, buffered\n")) == [
+        "edge",
+        "buffered",
+        "rank",
+    ]
+    assert report("b.sched", "--comm", "rank", b_sched=derived(more="  expect valid under blocking\n")) == [
+        "blocking",
+        "rank",
+    ]
 
 
 def test_standard_input(tmp_path):
-    assert interlock("check", "-", stdin=derived().encode()).out.startswith("stdin.sched: s: valid under pair")
+    assert interlock("check", "-", stdin=derived().encode()).out.startswith(
+        "stdin.sched: s: valid under pair"
+    )
     csv = interlock("check", "-", "--stdin-filename", "runs/a.csv", stdin=GOOD.encode())
     assert csv.code == 0 and csv.out.startswith("runs/a.csv: a: valid under pair")
     assert interlock("check", "-", stdin=GOOD.encode()).code == 2
@@ -155,26 +212,61 @@ def test_standard_input(tmp_path):
 
 
 def test_folders(run):
-    code, out, _ = run("check", ".", a_csv=GOOD, deep__b_sched=derived(), deep__c_txt="0F", __hidden__d_csv="0F")
-    assert code == 0 and out.splitlines()[-1] == "2 files: 2 valid" and "a.csv" in out and "deep/b.sched" in out
+    code, out, _ = run(
+        "check", ".", a_csv=GOOD, deep__b_sched=derived(), deep__c_txt="0F", __hidden__d_csv="0F"
+    )
+    assert (
+        code == 0 and out.splitlines()[-1] == "2 files: 2 valid" and "a.csv" in out and "deep/b.sched" in out
+    )
     assert run("check", ".", "a.csv", "./a.csv", "deep")[0] == 0
 
 
 def test_json(run):
-    code, out, err = run("check", "a.csv", "b.csv", "c.csv", "d.sched", "--format", "json", a_csv=GOOD, b_csv=SWAPPED, c_csv="0F", d_sched=derived(more="  require { deadlock_free }\n"))
+    code, out, err = run(
+        "check",
+        "a.csv",
+        "b.csv",
+        "c.csv",
+        "d.sched",
+        "--format",
+        "json",
+        a_csv=GOOD,
+        b_csv=SWAPPED,
+        c_csv="0F",
+        d_sched=derived(more="  require { deadlock_free }\n"),
+    )
     report = json.loads(out)
     assert (code, err, report["exit_code"]) == (2, "", 2)
     assert report["format"] == "interlock.report/1"
-    assert {f["path"]: [s["verdict"] for s in f["schedules"]] for f in report["files"]} == {"a.csv": ["valid"], "b.csv": ["invalid"], "c.csv": [], "d.sched": ["unknown"]}
+    assert {f["path"]: [s["verdict"] for s in f["schedules"]] for f in report["files"]} == {
+        "a.csv": ["valid"],
+        "b.csv": ["invalid"],
+        "c.csv": [],
+        "d.sched": ["unknown"],
+    }
     again = run("check", "a.csv", "b.csv", "c.csv", "d.sched", "--format", "json")[1]
     assert again == out
 
 
-@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"NO_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"NO_COLOR": "1"},
+        {"NO_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+        {"TERM": "dumb"},
+    ],
+)
 def test_no_escape_codes_where_no_terminal_is(tmp_path, environment):
     (tmp_path / "wrong.csv").write_text(SWAPPED)
     (tmp_path / "torn.csv").write_text("0F")
-    for args in (["check", "."], ["check", "wrong.csv", "--verbose"], ["explain", "IL402"], ["import", "torn.csv"], ["--help"]):
+    for args in (
+        ["check", "."],
+        ["check", "wrong.csv", "--verbose"],
+        ["explain", "IL402"],
+        ["import", "torn.csv"],
+        ["--help"],
+    ):
         done = interlock(*args, cwd=tmp_path, **environment)
         assert "\x1b" not in done.text and done.text
 
@@ -185,8 +277,19 @@ def test_colour_on_a_terminal_unless_asked_not_to(tmp_path):
 
     def on_a_terminal(**environment) -> bytes:
         main, terminal = pty.openpty()
-        env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "CI")} | {"PYTHONPATH": str(ROOT / "checker"), "TERM": "xterm", **environment}
-        process = subprocess.Popen([sys.executable, "-m", "interlock.cli", "check", "wrong.csv"], cwd=tmp_path, stdout=terminal, stderr=terminal, stdin=terminal, env=env)
+        env = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "CI")} | {
+            "PYTHONPATH": str(ROOT / "checker"),
+            "TERM": "xterm",
+            **environment,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "interlock.cli", "check", "wrong.csv"],
+            cwd=tmp_path,
+            stdout=terminal,
+            stderr=terminal,
+            stdin=terminal,
+            env=env,
+        )
         os.close(terminal)
         out = b""
         try:
@@ -197,6 +300,7 @@ def test_colour_on_a_terminal_unless_asked_not_to(tmp_path):
         assert process.wait(20) == 1
         os.close(main)
         return out
+
     assert b"\x1b[" in on_a_terminal()
     assert b"\x1b[" not in on_a_terminal(NO_COLOR="1")
 
@@ -204,33 +308,62 @@ def test_colour_on_a_terminal_unless_asked_not_to(tmp_path):
 # ---- unknown ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text, reason", [
-    (derived(more="  require { deadlock_free }\n"), "deadlock_free"),
-    (derived(more="  require { exposure <= 200ms }\n"), "exposure"),
-    (derived(more="  assume x.flops in [1TFLOP, 9TFLOP]\n"), "assum"),
-    ("skeleton k(P, M) sharded { rank r { for i in 0 ..< M { F(i) B(i) } } prove for P >= 1, M >= 1 { deadlock_free } }\n", "skeleton")])
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        (derived(more="  require { deadlock_free }\n"), "deadlock_free"),
+        (derived(more="  require { exposure <= 200ms }\n"), "exposure"),
+        (derived(more="  assume x.flops in [1TFLOP, 9TFLOP]\n"), "assum"),
+        (
+            "skeleton k(P, M) sharded { rank r { for i in 0 ..< M { F(i) B(i) } } prove for P >= 1, M >= 1 { deadlock_free } }\n",
+            "skeleton",
+        ),
+    ],
+)
 def test_what_is_not_decided_is_unknown_and_says_why(run, text, reason):
     code, out, err = run("check", "a.sched", a_sched=text)
     assert (code, err) == (3, "") and "unknown" in out and reason in out and "valid under" not in out
-    assert run("check", "a.sched", a_sched=text.replace("  microbatches 4\n", "  microbatches 4\n  expect unknown\n"))[0] == 3
+    assert (
+        run(
+            "check",
+            "a.sched",
+            a_sched=text.replace("  microbatches 4\n", "  microbatches 4\n  expect unknown\n"),
+        )[0]
+        == 3
+    )
     if "schedule" in text:
-        assert run("check", "a.sched", a_sched=text.replace("  microbatches 4\n", "  microbatches 4\n  expect valid\n"))[0] == 1
+        assert (
+            run(
+                "check",
+                "a.sched",
+                a_sched=text.replace("  microbatches 4\n", "  microbatches 4\n  expect valid\n"),
+            )[0]
+            == 1
+        )
 
 
 @pytest.mark.parametrize("engine", ["smt", "both"])
 def test_a_solver_that_gives_up_is_unknown(run, monkeypatch, engine):
     from interlock.engine import smt
-    files = dict(a_csv=GOOD, b_csv=SWAPPED, c_sched=DEADLOCK, d_sched=derived(more="  for any freezing of x\n"))
+
+    files = dict(
+        a_csv=GOOD, b_csv=SWAPPED, c_sched=DEADLOCK, d_sched=derived(more="  for any freezing of x\n")
+    )
     asked = []
 
     def gives_up(*args, **_):
         asked.append(args)
         return smt.Unknown("z3 gave up after 1 ms")
+
     for name in ("solve", "footprint_agrees", "invariant"):
         monkeypatch.setattr(smt, name, gives_up)
     for name in ("a.csv", "b.csv", "c.sched", "d.sched"):
         code, out, err = run("check", name, "--engine", engine, **files)
-        assert code in (1, 3) and "z3 gave up" in out and not re.search(r"(?<!un)(?<!in)valid under", out.replace("expected valid under", "")), out
+        assert (
+            code in (1, 3)
+            and "z3 gave up" in out
+            and not re.search(r"(?<!un)(?<!in)valid under", out.replace("expected valid under", ""))
+        ), out
         assert code == 3 or name == "c.sched"
     assert asked
 
@@ -241,6 +374,7 @@ def test_a_tiny_timeout_of_z3_is_never_a_verdict():
     from interlock.program.facts import Facts
     from interlock.rules.communication import Transfers
     from interlock.rules.waits import wait_graph
+
     for text, holds in ((GOOD, True), (SWAPPED, False)):
         program = check_program(check_file("a.csv", text.encode()).checked[0].answers[0].program)[0].program
         facts = Facts(program)
@@ -253,7 +387,9 @@ def test_a_tiny_timeout_of_z3_is_never_a_verdict():
 
 
 def test_certificates_are_written_and_accepted(run):
-    code, out, _ = run("check", ".", "--comm", "all", "--certificate", "certs", a_csv=GOOD, b_csv=SWAPPED, c_sched=DEADLOCK)
+    code, out, _ = run(
+        "check", ".", "--comm", "all", "--certificate", "certs", a_csv=GOOD, b_csv=SWAPPED, c_sched=DEADLOCK
+    )
     files = sorted(Path("certs").iterdir())
     assert code == 1 and len(files) == 15 and all(f.suffix == ".cert" for f in files)
     code, out, err = run("verify", *files)
@@ -282,8 +418,12 @@ def test_a_certificate_of_another_verdict_is_rejected():
     valid = check_file("a.csv", GOOD.encode()).checked[0].answers[0].certificates[0]
     invalid = check_file("a.csv", SWAPPED.encode()).checked[0].answers[0].certificates[0]
     assert accepted(valid) and accepted(invalid)
-    assert not accepted({**valid, "claims": invalid["claims"]}) and not accepted({**invalid, "claims": valid["claims"]})
-    assert not accepted({**invalid, "program": valid["program"]}) and not accepted({**valid, "program": invalid["program"]})
+    assert not accepted({**valid, "claims": invalid["claims"]}) and not accepted(
+        {**invalid, "claims": valid["claims"]}
+    )
+    assert not accepted({**invalid, "program": valid["program"]}) and not accepted(
+        {**valid, "program": invalid["program"]}
+    )
 
 
 def test_a_valid_claim_for_a_model_under_which_it_deadlocks_is_rejected():
@@ -305,12 +445,29 @@ def test_every_time_on_a_longest_path_matters(name):
     """A time moved onto that of the row it waits for breaks that wait; times shifted or stretched together stay right."""
     document = documents()[name]
     times = document["claims"][0]["times"]
-    change = lambda new: accepted({**document, "claims": [{**document["claims"][0], "times": new,
-                                                           **({"launches": {}} if not document["claims"][0].get("launches") else {})}]})
+    change = lambda new: accepted(
+        {
+            **document,
+            "claims": [
+                {
+                    **document["claims"][0],
+                    "times": new,
+                    **({"launches": {}} if not document["claims"][0].get("launches") else {}),
+                }
+            ],
+        }
+    )
     assert change(times) and change([3 * t + 7 for t in times])
     start, kinds = document["program"]["order"]["start"], document["program"]["order"]["kind"]
-    eventless = {document["program"]["kinds"].index(k) for k in document["program"]["kinds"] if k in ("STEP", "ZERO", "FREE", "REDUCE", "UNSHARD", "RESHARD", "WAIT_F", "WAIT_B", "WAIT")} \
-        if "kinds" in document["program"] else set()
+    eventless = (
+        {
+            document["program"]["kinds"].index(k)
+            for k in document["program"]["kinds"]
+            if k in ("STEP", "ZERO", "FREE", "REDUCE", "UNSHARD", "RESHARD", "WAIT_F", "WAIT_B", "WAIT")
+        }
+        if "kinds" in document["program"]
+        else set()
+    )
     rejected = 0
     for a, b in zip(start, start[1:]):
         for row in range(a + 1, b):
@@ -318,8 +475,24 @@ def test_every_time_on_a_longest_path_matters(name):
                 continue
             rejected += not change([times[row - 1] if i == row else t for i, t in enumerate(times)])
             assert not change([min(times) - 1 if i == row else t for i, t in enumerate(times)]), row
-    assert rejected == sum(1 for a, b in zip(start, start[1:]) for row in range(a + 1, b) if kinds[row] not in eventless and kinds[row - 1] not in eventless)
-    for new in ([], times[:-1], [*times, 0], [float(t) for t in times], [True, *times[1:]], ["0", *times[1:]], [None, *times[1:]], "times", None, {}):
+    assert rejected == sum(
+        1
+        for a, b in zip(start, start[1:])
+        for row in range(a + 1, b)
+        if kinds[row] not in eventless and kinds[row - 1] not in eventless
+    )
+    for new in (
+        [],
+        times[:-1],
+        [*times, 0],
+        [float(t) for t in times],
+        [True, *times[1:]],
+        ["0", *times[1:]],
+        [None, *times[1:]],
+        "times",
+        None,
+        {},
+    ):
         assert not change(new), new
 
 
@@ -329,7 +502,9 @@ def numbers(node, path=()):
         return
     if isinstance(node, int):
         yield path
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+    for key, value in (
+        node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    ):
         yield from numbers(value, (*path, key))
 
 
@@ -346,6 +521,7 @@ def put(document, path, value):
 def test_what_is_accepted_after_tampering_is_still_true(name, pytestconfig):
     """Every number of the program moved by one: the kernel accepts only programs of which the claim holds, as the checker finds anew."""
     from .agreement import judges
+
     document = documents()[name]
     model = document["claims"][0]["model"]
     places = [p for p in numbers(document["program"])]
@@ -362,7 +538,10 @@ def test_what_is_accepted_after_tampering_is_still_true(name, pytestconfig):
                 kept += 1
                 run = judges.machine(changed["program"], model)
                 assert run is True, (path, value + by)
-    assert checked > 40 and kept < 0.5 * checked, (kept, checked)       # kept: sizes of layers that nothing asks for
+    assert checked > 40 and kept < 0.5 * checked, (
+        kept,
+        checked,
+    )  # kept: sizes of layers that nothing asks for
 
 
 @pytest.mark.parametrize("name", ["written", "inserted"])
@@ -377,8 +556,15 @@ def test_a_row_left_out_is_noticed(name):
                 del changed["program"]["order"][column][row]
         changed["program"]["order"]["start"] = [s - (s > row) for s in order["start"]]
         del changed["claims"][0]["times"][row]
-        kind = document["program"]["kinds"][order["kind"][row]] if "kinds" in document["program"] else str(order["kind"][row])
-        assert not accepted(changed) or kind in ("WAIT_F", "WAIT_B"), (row, kind)         # a send is waited for at the end of the step anyway
+        kind = (
+            document["program"]["kinds"][order["kind"][row]]
+            if "kinds" in document["program"]
+            else str(order["kind"][row])
+        )
+        assert not accepted(changed) or kind in ("WAIT_F", "WAIT_B"), (
+            row,
+            kind,
+        )  # a send is waited for at the end of the step anyway
 
 
 # ---- fmt --------------------------------------------------------------------------------------------
@@ -390,13 +576,27 @@ def test_fmt(run):
     assert (code, out, err) == (1, "would format a.sched\n", "") and Path("a.sched").read_text() == ugly
     assert run("fmt", "a.sched")[:2] == (0, "formatted a.sched\n")
     once = Path("a.sched").read_text()
-    assert once != ugly and run("fmt", "a.sched")[:2] == (0, "") and run("fmt", "--check", "a.sched")[:2] == (0, "") and Path("a.sched").read_text() == once
+    assert (
+        once != ugly
+        and run("fmt", "a.sched")[:2] == (0, "")
+        and run("fmt", "--check", "a.sched")[:2] == (0, "")
+        and Path("a.sched").read_text() == once
+    )
     assert run("check", "a.sched")[0] == 0
     code, out, err = run("fmt", ".", b_sched="schedule s { frobnicate }", c_sched=ugly)
-    assert code == 2 and "formatted c.sched" in out and "IL101" in err and Path("b.sched").read_text() == "schedule s { frobnicate }"
+    assert (
+        code == 2
+        and "formatted c.sched" in out
+        and "IL101" in err
+        and Path("b.sched").read_text() == "schedule s { frobnicate }"
+    )
     Path("c.sched").chmod(0o600)
     run("fmt", "c.sched", c_sched=ugly)
-    assert Path("c.sched").stat().st_mode & 0o777 == 0o600 and sorted(os.listdir(".")) == ["a.sched", "b.sched", "c.sched"]
+    assert Path("c.sched").stat().st_mode & 0o777 == 0o600 and sorted(os.listdir(".")) == [
+        "a.sched",
+        "b.sched",
+        "c.sched",
+    ]
 
 
 def test_fmt_of_standard_input():
@@ -413,7 +613,10 @@ def test_formatting_changes_no_verdict(run):
         before = run("check", path.name, "--format", "json")
         assert run("fmt", path.name)[0] == 0 and run("fmt", "--check", path.name)[0] == 0
         after = run("check", path.name, "--format", "json")
-        verdicts = lambda out: [[(a["model"], a["verdict"], [f["message"] for f in a["findings"]]) for a in s["answers"]] for s in json.loads(out)["files"][0]["schedules"]]
+        verdicts = lambda out: [
+            [(a["model"], a["verdict"], [f["message"] for f in a["findings"]]) for a in s["answers"]]
+            for s in json.loads(out)["files"][0]["schedules"]
+        ]
         assert before[0] == after[0] == 0 and verdicts(before[1]) == verdicts(after[1]), path
 
 
@@ -424,22 +627,36 @@ def test_an_imported_case_has_the_same_verdict(run):
     """The 31 PyTorch cases: as CSV and as `.sched`, under every model."""
     same = refused = stricter = 0
     for path in sorted(CASES.glob("*.csv")):
-        options = ("--frozen", "all") if "forward_only" in path.name else ("--frozen", "0") if "frozen0" in path.name or "frozen_no" in path.name else ()
+        options = (
+            ("--frozen", "all")
+            if "forward_only" in path.name
+            else ("--frozen", "0")
+            if "frozen0" in path.name or "frozen_no" in path.name
+            else ()
+        )
         code, text, err = run("import", path, *options)
         if code == 2:
             assert "error[IL1" in err and run("check", path, *options)[0] == 2
             refused += 1
             continue
-        of = lambda *args: {a["model"]: (a["verdict"], sorted({f["code"] for f in a["findings"] if f["severity"] == "error"})) for a in
-                            json.loads(run("check", *args, "--comm", "all", "--format", "json")[1])["files"][0]["schedules"][0]["answers"]}
+        of = lambda *args: {
+            a["model"]: (a["verdict"], sorted({f["code"] for f in a["findings"] if f["severity"] == "error"}))
+            for a in json.loads(run("check", *args, "--comm", "all", "--format", "json")[1])["files"][0][
+                "schedules"
+            ][0]["answers"]
+        }
         before = of(path, *options)
         Path("imported.sched").write_text(text)
         after = of("imported.sched")
         if before == after:
             same += 1
         else:
-            stricter += 1                                  # placeholders: what is idle in a CSV is an error in a .sched file
-            assert options and all("IL602" in codes for _, codes in after.values()), (path.name, before, after)
+            stricter += 1  # placeholders: what is idle in a CSV is an error in a .sched file
+            assert options and all("IL602" in codes for _, codes in after.values()), (
+                path.name,
+                before,
+                after,
+            )
     assert (same + stricter, refused) == (29, 2) and stricter <= 1
 
 
@@ -448,7 +665,10 @@ def test_an_imported_schedule_can_have_any_name(run, name):
     code, text, _ = run("import", "a.csv", f"--name={name}", a_csv=GOOD)
     assert code == 0
     assert run("check", "b.sched", b_sched=text)[0] == 0
-    assert run("import", "a.csv", "-o", "c.sched", f"--name={name}")[:2] == (0, "") and Path("c.sched").read_text() == text
+    assert (
+        run("import", "a.csv", "-o", "c.sched", f"--name={name}")[:2] == (0, "")
+        and Path("c.sched").read_text() == text
+    )
 
 
 # ---- start-up and help ------------------------------------------------------------------------------
@@ -457,8 +677,12 @@ def test_an_imported_schedule_can_have_any_name(run, name):
 @pytest.mark.parametrize("args", [["--help"], ["check", "--help"], ["--version"]])
 def test_help_loads_nothing_large(args):
     done = interlock(*args, python=("-X", "importtime"))
-    loaded = {line.rsplit("|", 1)[1].strip() for line in done.err.splitlines() if line.startswith("import time:")}
-    large = {m for m in loaded if m.split(".")[0] in ("numpy", "z3", "lark", "rich", "torch", "networkx", "sympy")}
+    loaded = {
+        line.rsplit("|", 1)[1].strip() for line in done.err.splitlines() if line.startswith("import time:")
+    }
+    large = {
+        m for m in loaded if m.split(".")[0] in ("numpy", "z3", "lark", "rich", "torch", "networkx", "sympy")
+    }
     assert done.code == 0 and done.out and "argparse" in loaded and not large, sorted(large)
     print(args, f"{min(interlock(*args).seconds for _ in range(5)):.3f} s")
 
@@ -469,7 +693,11 @@ def test_a_check_loads_only_what_it_needs(tmp_path):
     (tmp_path / "a.sched").write_text(derived())
     for name, absent in (("a.csv", ("z3", "lark", "torch", "sympy")), ("a.sched", ("z3", "torch"))):
         done = interlock("check", name, cwd=tmp_path, python=("-X", "importtime"))
-        loaded = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.err.splitlines() if line.startswith("import time:")}
+        loaded = {
+            line.rsplit("|", 1)[1].strip().split(".")[0]
+            for line in done.err.splitlines()
+            if line.startswith("import time:")
+        }
         assert done.code == 0 and not loaded & set(absent), (name, loaded & set(absent))
 
 
@@ -493,5 +721,6 @@ def test_explain(run):
 
 
 def test_verdict_of_an_unknown_answer_is_unknown():
-    from interlock.verdict import Answer
+    from interlock.check.verdict import Answer
+
     assert Answer("pair").verdict is Verdict.UNKNOWN

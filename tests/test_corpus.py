@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from interlock.check import check_program
+from interlock.check.program import check_program
+from interlock.check.verdict import Verdict
 from interlock.interchange import torch_csv
-from interlock.language.source import Sources
 from interlock.program.ir import Program
 from interlock.program.transfers import insert
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
+from interlock.text.source import Sources
 
 CORPUS = Path(__file__).parent / "data" / "torch" / "corpus"
-SMALL = 6_000                                              # operations of the lowered schedule
+SMALL = 6_000  # operations of the lowered schedule
 LARGE = ("1F1B_repaired_pp64_n1_mb256", "InterleavedZeroBubble_pp16_n3_mb128")
 
 
@@ -41,9 +41,16 @@ def texts() -> dict[str, str]:
 def jobs(pytestconfig) -> list[tuple[dict, str, str | None]]:
     """(entry, its compute-only text, its compute-comms text), the largest first."""
     found, everything = texts(), pytestconfig.getoption("--thorough")
-    out = [(e, found[f"{e['file']}.compute_only.csv"], found.get(f"{e['file']}.compute_comms.csv")) for e in entries() if f"{e['file']}.compute_only.csv" in found]
+    out = [
+        (e, found[f"{e['file']}.compute_only.csv"], found.get(f"{e['file']}.compute_comms.csv"))
+        for e in entries()
+        if f"{e['file']}.compute_only.csv" in found
+    ]
     size = lambda e: e.get("n_comms", 3 * e["n_compute"])
-    return sorted((j for j in out if everything or size(j[0]) <= SMALL or j[0]["file"] in LARGE), key=lambda j: -size(j[0]))
+    return sorted(
+        (j for j in out if everything or size(j[0]) <= SMALL or j[0]["file"] in LARGE),
+        key=lambda j: -size(j[0]),
+    )
 
 
 def program_of(name: str, text: str) -> Program:
@@ -72,7 +79,9 @@ def check_right(job) -> tuple[Counter, list]:
     assert not written.inserted, name
     counts += Counter(materialised=1) + valid(f"{name}, transfers written by Interlock", written, wrong)
     if compute_comms is not None:
-        counts += Counter(compute_comms=1) + valid(f"{name}.compute_comms", program_of(f"{name}.compute_comms.csv", compute_comms), wrong)
+        counts += Counter(compute_comms=1) + valid(
+            f"{name}.compute_comms", program_of(f"{name}.compute_comms.csv", compute_comms), wrong
+        )
     return counts, wrong
 
 
@@ -82,9 +91,17 @@ def check_malformed(job) -> tuple[Counter, list]:
     program, wrong = program_of(entry["file"], text), []
     last, m = entry["pp"] - 1, entry["microbatches"]
     for answer in check_program(program, MODELS):
-        said = sorted((f.code, f.message, *(program.show(mark.row) for mark in f.marks)) for f in answer.errors)
-        must = [("IL302", f"{last}F0 is missing: stage {last} never runs the forward of microbatch 0", f"{last}F1"),
-                ("IL306", f"{last}F{m} uses microbatch {m} where 0 to {m - 1} are asked", f"{last}F{m}")]
+        said = sorted(
+            (f.code, f.message, *(program.show(mark.row) for mark in f.marks)) for f in answer.errors
+        )
+        must = [
+            (
+                "IL302",
+                f"{last}F0 is missing: stage {last} never runs the forward of microbatch 0",
+                f"{last}F1",
+            ),
+            ("IL306", f"{last}F{m} uses microbatch {m} where 0 to {m - 1} are asked", f"{last}F{m}"),
+        ]
         if answer.verdict is not Verdict.INVALID or said != must or not answer.certificates:
             wrong.append((entry["file"], answer.model, answer.verdict, said))
     return Counter(malformed=1, verdicts=len(MODELS)), wrong
@@ -105,17 +122,34 @@ def test_the_corpus_is_whole():
     found, index = texts(), entries()
     named = {f"{e['file']}.{form}.csv" for e in index for form in ("compute_only", "compute_comms")}
     assert set(found) <= named and len(found) == 436 and len(index) == 247
-    assert Counter((e["status"], f"{e['file']}.compute_only.csv" in found) for e in index) == \
-        {("ok", True): 215, ("ok", False): 2, ("comms_error", True): 17, ("comms_error", False): 1, ("constructor_error", False): 12}
+    assert Counter((e["status"], f"{e['file']}.compute_only.csv" in found) for e in index) == {
+        ("ok", True): 215,
+        ("ok", False): 2,
+        ("comms_error", True): 17,
+        ("comms_error", False): 1,
+        ("constructor_error", False): 12,
+    }
     assert {e["cls"] for e in index if e["status"] == "comms_error"} == {"1F1B"}
 
 
 def test_what_pytorch_schedules_is_valid_under_every_model(jobs, pytestconfig):
     right = [j for j in jobs if j[0]["status"] == "ok"]
-    assert {j[0]["cls"] for j in right} == {"1F1B_repaired", "DualPipeV", "GPipe", "Interleaved1F1B", "InterleavedZeroBubble", "LoopedBFS", "ZBVZeroBubble"}
+    assert {j[0]["cls"] for j in right} == {
+        "1F1B_repaired",
+        "DualPipeV",
+        "GPipe",
+        "Interleaved1F1B",
+        "InterleavedZeroBubble",
+        "LoopedBFS",
+        "ZBVZeroBubble",
+    }
     counts = run(check_right, right)
     compute_only, compute_comms = (215, 204) if pytestconfig.getoption("--thorough") else (161, 160)
-    assert (counts["compute_only"], counts["materialised"], counts["compute_comms"]) == (compute_only, compute_only, compute_comms)
+    assert (counts["compute_only"], counts["materialised"], counts["compute_comms"]) == (
+        compute_only,
+        compute_only,
+        compute_comms,
+    )
     assert counts["verdicts"] == counts["certificates"] == len(MODELS) * (2 * compute_only + compute_comms)
 
 

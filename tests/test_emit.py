@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from command import ROOT, interlock
+from interlock.check.pipeline import Options
+from interlock.check.queries import queries
 from interlock.engine.smt import live
 from interlock.engine.smt.query import read
-from interlock.language.source import Sources
-from interlock.pipeline import Options
-from interlock.queries import queries
+from interlock.text.source import Sources
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.sched")) + [ROOT / "examples" / "zbv.csv"]
 FREEZING = """schedule vlm {
@@ -56,7 +56,9 @@ def test_what_a_freezing_is_asked():
     for text in found.values():
         assert text.startswith("; a.sched, schedule vlm: ") and read(text) == status(text)
     for group in ("dep", "foot", "mem", "size"):
-        assert f"\n; {group}: " in found["vlm.invariance"] and f"\n; group {group}\n" in found["vlm.invariance"]
+        assert (
+            f"\n; {group}: " in found["vlm.invariance"] and f"\n; group {group}\n" in found["vlm.invariance"]
+        )
     assert "(declare-fun owner (Int) Int)" in found["vlm.owners"]
     over = emitted(FREEZING.replace("900MiB", "60MiB"))
     assert status(over["vlm.mem"]) == read(over["vlm.mem"]) == ["sat"]

@@ -10,12 +10,12 @@ from itertools import product
 
 import pytest
 
-from interlock.check import check_program
+from interlock.check.freezings import check_invariance
+from interlock.check.pipeline import Options, check_file
+from interlock.check.program import check_program
+from interlock.check.verdict import Verdict
 from interlock.engine import smt
-from interlock.invariance import check_invariance
 from interlock.kernel import verify
-from interlock.language.diagnostics import InputError
-from interlock.pipeline import Options, check_file
 from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind, Memory, Program, Size
@@ -23,7 +23,7 @@ from interlock.program.transfers import insert, restrict
 from interlock.rules import footprint
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
+from interlock.text.diagnostics import InputError
 
 from .algebra import judging
 
@@ -71,9 +71,14 @@ def kept(program: Program) -> set[tuple]:
     out = set()
     for m in range(program.microbatches):
         present = lambda l: l.modality is None or m in program.modalities[l.modality]
-        path = [(s, [l for l in program.layers[x.first:x.last] if present(l)]) for s, x in enumerate(program.stages)]
+        path = [
+            (s, [l for l in program.layers[x.first : x.last] if present(l)])
+            for s, x in enumerate(program.stages)
+        ]
         path = [(s, layers) for s, layers in path if layers]
-        rank = lambda s: program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
+        rank = lambda s: (
+            program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
+        )
 
         def down(at: int, needs: bool) -> None:
             if at == len(path):
@@ -91,9 +96,10 @@ def kept(program: Program) -> set[tuple]:
                 if entered:
                     out.update({(Kind.SEND_B, s, m), (Kind.WAIT_B, s, m), (Kind.RECV_B, before, m)})
             down(at + 1, needs)
+
         down(0, False)
     for s, stage in enumerate(program.stages):
-        if any(l.trainable for l in program.layers[stage.first:stage.last]):
+        if any(l.trainable for l in program.layers[stage.first : stage.last]):
             out.add((Kind.REDUCE, s, -1))
     return out
 
@@ -105,7 +111,10 @@ def listed(program: Program) -> list[tuple]:
 
 def forwards(program: Program) -> list[list[str]]:
     start, kind = program.order.start, program.order.kind
-    return [[program.show(i) for i in range(start[r], start[r + 1]) if kind[i] == Kind.F] for r in range(program.ranks)]
+    return [
+        [program.show(i) for i in range(start[r], start[r + 1]) if kind[i] == Kind.F]
+        for r in range(program.ranks)
+    ]
 
 
 # ---- the lists ------------------------------------------------------------------------------------
@@ -126,16 +135,28 @@ def test_out_of_normal_form(names):
     normal = said.help.split("the cut is: ")[1].rstrip(".")
     cut = normal.replace(", r", "  r")
     source = text(names, 2)
-    whole = judging.schedule(source[:source.index("cut {")] + f"cut {{ {cut} }} }}")
+    whole = judging.schedule(source[: source.index("cut {")] + f"cut {{ {cut} }} }}")
     regions = [s.region for s in whole.program.stages]
-    assert len(dict.fromkeys(regions)) == sum(1 for a, b in zip(("", *names), names) if (a, b) != ("transpose", "transpose"))
+    assert len(dict.fromkeys(regions)) == sum(
+        1 for a, b in zip(("", *names), names) if (a, b) != ("transpose", "transpose")
+    )
 
 
 @of_all
 def test_every_freezing(names):
     """Operations are those of the footprint, forwards stay where they were, the program is valid, no peak rises."""
     program = trained(names)
-    sizes = tuple(replace(l, weights=3 + i, activation=Size(5 + i), until_weight=Size(2), output=Size(1 + i % 3), recompute=i % 3 == 1) for i, l in enumerate(program.layers))
+    sizes = tuple(
+        replace(
+            l,
+            weights=3 + i,
+            activation=Size(5 + i),
+            until_weight=Size(2),
+            output=Size(1 + i % 3),
+            recompute=i % 3 == 1,
+        )
+        for i, l in enumerate(program.layers)
+    )
     program = replace(program, layers=sizes, memory=Memory((None,) * program.ranks, (1, 1), (2, 1)))
     written, order = insert(program), forwards(program)
     most = Usage(Facts(written)).peaks
@@ -172,20 +193,33 @@ def test_one_query(names):
     row = int((program.order.kind == Kind.B).nonzero()[0][len(names) % 3])
     keep = [i != row for i in range(len(program.order))]
     start = program.order.start - (program.order.start > row)
-    columns = {c: getattr(program.order, c)[keep] for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")}
+    columns = {
+        c: getattr(program.order, c)[keep]
+        for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")
+    }
     lame = program.with_order(replace(program.order, start=start, **columns))
     found = smt.invariant(lame, range(len(program.layers)))
     assert isinstance(found, smt.Fails) and found.code == "IL601"
-    missing = [bits for bits, layers in freezings(lame, names)
-               if {f.code for f in footprint.check(Facts(restrict(lame, layers))) if f.is_error} == {"IL601"}]
+    missing = [
+        bits
+        for bits, layers in freezings(lame, names)
+        if {f.code for f in footprint.check(Facts(restrict(lame, layers))) if f.is_error} == {"IL601"}
+    ]
     stage, m = int(program.order.stage[row]), int(program.order.mb[row])
-    expected = [bits for bits, layers in freezings(program, names)
-                if {(Kind.B, stage, m), (Kind.I, stage, m)} & kept(replace(program, layers=layers))]
+    expected = [
+        bits
+        for bits, layers in freezings(program, names)
+        if {(Kind.B, stage, m), (Kind.I, stage, m)} & kept(replace(program, layers=layers))
+    ]
     assert missing == expected != []
 
 
 def test_freezing_in_the_text_is_restriction():
-    for names in (("transpose", "1f1b"), ("1f1b", "transpose", "gpipe"), ("gpipe", "1f1b", "transpose", "1f1b")):
+    for names in (
+        ("transpose", "1f1b"),
+        ("1f1b", "transpose", "gpipe"),
+        ("gpipe", "1f1b", "transpose", "1f1b"),
+    ):
         program = trained(names)
         for bits, layers in freezings(program, names):
             frozen = ", ".join(f"u{i}" for i, bit in enumerate(bits) if not bit)
@@ -205,7 +239,11 @@ ONE = ", gather_on: seam, scatter_on: seam"
 
 
 def checked(models=MODELS, engine="graph", how="", images="", more=""):
-    result = check_file("late.sched", LATE.format(how=how, images=images, more=more).encode(), Options(models=models, engine=engine))
+    result = check_file(
+        "late.sched",
+        LATE.format(how=how, images=images, more=more).encode(),
+        Options(models=models, engine=engine),
+    )
     assert not result.errors, result.errors
     return {a.model: a for a in result.checked[0].answers}
 
@@ -216,7 +254,11 @@ def test_late_gathers(engine):
     for model, answer in answers.items():
         assert answer.verdict is Verdict.VALID and "IL607" in {f.code for f in answer.findings}
         claims = [c for d in answer.certificates for c in d["claims"]]
-        assert [(c["claim"], c["model"]) for c in claims] == [("valid", model), ("valid", model), ("invariant", model)]
+        assert [(c["claim"], c["model"]) for c in claims] == [
+            ("valid", model),
+            ("valid", model),
+            ("invariant", model),
+        ]
         assert all(j.accepted for d in answer.certificates for j in verify(d))
 
 
@@ -228,21 +270,32 @@ def test_a_frozen_encoder_that_must_stay_frozen():
     assert [answers[m].verdict for m in MODELS[:4]] == [Verdict.VALID] * 2 + [Verdict.INVALID] * 2
     for model in ("pair", "rank"):
         answer = answers[model]
-        assert [f.code for f in answer.errors] == ["IL606", "IL402"] and "of vit, llm (2 layers): with none of them frozen" in answer.errors[0].message
+        assert [f.code for f in answer.errors] == [
+            "IL606",
+            "IL402",
+        ] and "of vit, llm (2 layers): with none of them frozen" in answer.errors[0].message
         assert answer.replay is not None and not answer.replay.finished
         assert all(j.accepted for d in answer.certificates for j in verify(d))
-    bare = checked(MODELS[:4], how=ONE)                      # declared as it is trained: the deadlock says all
+    bare = checked(MODELS[:4], how=ONE)  # declared as it is trained: the deadlock says all
     assert [f.code for f in bare["pair"].errors] == ["IL402"]
 
 
 def test_late_gathers_with_bytes():
     """The most that a rank holds is with nothing frozen: one byte less than that does not serve every freezing."""
-    peaks = lambda answer: [c["peaks"] for d in answer.certificates for c in d["claims"] if c["claim"] == "peak"]
-    fits = checked(("pair",), more="freeze vit  memory { capacity 1GiB }", images="images [1, 0, 2, 1]")["pair"]
-    assert next(f.message for f in fits.findings if f.code == "IL607").endswith("all 2^3 choices in one query, memory included")
+    peaks = lambda answer: [
+        c["peaks"] for d in answer.certificates for c in d["claims"] if c["claim"] == "peak"
+    ]
+    fits = checked(("pair",), more="freeze vit  memory { capacity 1GiB }", images="images [1, 0, 2, 1]")[
+        "pair"
+    ]
+    assert next(f.message for f in fits.findings if f.code == "IL607").endswith(
+        "all 2^3 choices in one query, memory included"
+    )
     declared, trained = peaks(fits)
     assert all(a <= b for a, b in zip(declared, trained)) and declared != trained
-    over = checked(("pair",), more=f"freeze vit  memory {{ capacity {max(trained) - 1}B }}", images="images [1, 0, 2, 1]")["pair"]
+    over = checked(
+        ("pair",), more=f"freeze vit  memory {{ capacity {max(trained) - 1}B }}", images="images [1, 0, 2, 1]"
+    )["pair"]
     assert [f.code for f in over.errors] == ["IL606", "IL501"]
 
 
@@ -260,9 +313,17 @@ ORDER = """schedule s { ranks 2 microbatches 1 place { rank 0: 0 rank 1: 1 } FRO
 def test_written_orders():
     """What is listed is the fully trained program: it is not to be declared frozen."""
     for model in MODELS:
-        [answer] = check_file("s.sched", ORDER.replace("FROZEN", "").encode(), Options(models=(model,))).checked[0].answers
+        [answer] = (
+            check_file("s.sched", ORDER.replace("FROZEN", "").encode(), Options(models=(model,)))
+            .checked[0]
+            .answers
+        )
         assert answer.verdict is Verdict.VALID and "IL607" in {f.code for f in answer.findings}
     [answer] = check_file("s.sched", ORDER.replace("FROZEN", "freeze a").encode()).checked[0].answers
     assert {f.code for f in answer.errors} == {"IL602"}
-    [answer] = check_file("s.sched", ORDER.replace("FROZEN", "").replace("order ", "fragment order ").encode()).checked[0].answers
+    [answer] = (
+        check_file("s.sched", ORDER.replace("FROZEN", "").replace("order ", "fragment order ").encode())
+        .checked[0]
+        .answers
+    )
     assert answer.verdict is Verdict.UNKNOWN and "fragment" in answer.reason

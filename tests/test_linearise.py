@@ -6,11 +6,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from agreement.generate import mutation, schedule
 
-from interlock.cost import standard
+from agreement.generate import mutation, schedule
 from interlock.program import linearise
 from interlock.program.facts import Facts
+from interlock.timing import standard
 
 
 def both(program, monkeypatch) -> tuple[linearise.Times, linearise.Times]:

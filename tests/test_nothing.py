@@ -1,7 +1,7 @@
 """A schedule that lists nothing is vacuous, never valid."""
 
-from interlock.pipeline import check_file
-from interlock.verdict import Verdict
+from interlock.check.pipeline import check_file
+from interlock.check.verdict import Verdict
 
 
 def test_an_empty_order_and_an_empty_trace_are_vacuous():

@@ -11,32 +11,51 @@ from pathlib import Path
 
 import pytest
 
-from interlock import arguments, cli, resources
+from interlock.check.pipeline import FileResult, Options, check_file
+from interlock.check.verdict import Verdict
+from interlock.cli import arguments
+from interlock import cli
 from interlock.kernel import verify
 from interlock.language.format import format
-from interlock.pipeline import FileResult, Options, check_file
 from interlock.report import explain
-from interlock.rules.finding import Severity
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
+from interlock.text import resources
+from interlock.text.finding import Severity
 
 CHECKER = Path(__file__).parents[1] / "checker"
 SECTIONS = explain.sections()
 WITHOUT_EXAMPLES = {
-    "IL111", "IL112", "IL113", "IL214", "IL215",        # given by `interlock import` only: tests/interchange/test_spec.py runs their examples
-    "IL114", "IL115", "IL116", "IL117",                 # of a profile, in a file of its own: tests/profile/test_spec.py
-    "IL841", "IL842", "IL843", "IL844", "IL845", "IL846", "IL847", "IL848", "IL849",    # lowering and the runtime: tests/lower/test_spec.py, tests/runtime
-    "IL901",        # an `unknown` verdict, which comes with a reason and no finding
-    "IL902",        # an internal error: judges that disagree
-    "IL903",        # an `unknown` verdict, like IL901
-    "IL904",        # a `vacuous` verdict, likewise
-    "IL905",        # an expectation that is not met: tests/report/test_formats.py
-    "IL908",        # a configuration: tests/gate/test_config.py runs its examples
+    "IL111",
+    "IL112",
+    "IL113",
+    "IL214",
+    "IL215",  # given by `interlock import` only: tests/interchange/test_spec.py runs their examples
+    "IL114",
+    "IL115",
+    "IL116",
+    "IL117",  # of a profile, in a file of its own: tests/profile/test_spec.py
+    "IL841",
+    "IL842",
+    "IL843",
+    "IL844",
+    "IL845",
+    "IL846",
+    "IL847",
+    "IL848",
+    "IL849",  # lowering and the runtime: tests/lower/test_spec.py, tests/runtime
+    "IL901",  # an `unknown` verdict, which comes with a reason and no finding
+    "IL902",  # an internal error: judges that disagree
+    "IL903",  # an `unknown` verdict, like IL901
+    "IL904",  # a `vacuous` verdict, likewise
+    "IL905",  # an expectation that is not met: tests/report/test_formats.py
+    "IL908",  # a configuration: tests/gate/test_config.py runs its examples
 }
 COMMAND = re.compile(r"(?:# interlock check (.*)\n)?")
 MILD = {"(warning)": Severity.WARNING, "(note)": Severity.NOTE}
 
-with_examples = pytest.mark.parametrize("section", [s for s in SECTIONS if s.code not in WITHOUT_EXAMPLES], ids=lambda s: s.code)
+with_examples = pytest.mark.parametrize(
+    "section", [s for s in SECTIONS if s.code not in WITHOUT_EXAMPLES], ids=lambda s: s.code
+)
 
 
 def severity(section: explain.Section) -> Severity:
@@ -50,7 +69,11 @@ def check(block: explain.Block, folder: Path) -> FileResult:
     path.write_text(text, encoding="utf-8")
     args = arguments.parser().parse_args(["check", *(command or "").split(), str(path)])
     targets = tuple(t for names in args.target for t in names)
-    return check_file(str(path), path.read_bytes(), Options(models=tuple(MODELS), csv=cli._csv_options(args), targets=targets))
+    return check_file(
+        str(path),
+        path.read_bytes(),
+        Options(models=tuple(MODELS), csv=cli._csv_options(args), targets=targets),
+    )
 
 
 def found(result: FileResult) -> list[tuple[str, Severity]]:
@@ -77,8 +100,12 @@ def sound(result: FileResult, code: str) -> None:
 def test_a_code_has_one_section():
     codes = [s.code for s in SECTIONS]
     assert sorted(set(codes)) == codes
-    headings = [line for page in (resources.folder() / "spec").glob("*.md") for line in page.read_text(encoding="utf-8").splitlines()
-                if re.match(r"#+ .*IL\d{3} ·", line)]
+    headings = [
+        line
+        for page in (resources.folder() / "spec").glob("*.md")
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if re.match(r"#+ .*IL\d{3} ·", line)
+    ]
     assert len(headings) == len(codes), "a heading that is not of the form `## IL402 · R-COM-3 · no deadlock`"
 
 
@@ -89,7 +116,10 @@ def test_form_of_a_section(section):
     if section.code in WITHOUT_EXAMPLES:
         assert not section.examples
         return
-    assert [b.shows for b in section.examples] == ["fails" if severity(section) is Severity.ERROR else "warns", "holds"]
+    assert [b.shows for b in section.examples] == [
+        "fails" if severity(section) is Severity.ERROR else "warns",
+        "holds",
+    ]
     assert section.parts[-3:-1] == section.examples
     assert section.parts[-1].startswith("Source: ")
 
@@ -105,7 +135,9 @@ def test_what_fails(section, tmp_path):
     if block.shows == "warns":
         assert not result.errors and all(c.verdict is Verdict.VALID for c in result.checked)
     elif result.checked and block.language == "sched":
-        assert any(e.code == section.code for c in result.checked for e in c.expectations), "say what is expected"
+        assert any(e.code == section.code for c in result.checked for e in c.expectations), (
+            "say what is expected"
+        )
 
 
 @with_examples
@@ -130,7 +162,9 @@ def codes_given() -> set[str]:
     for path in (CHECKER / "interlock").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                given |= set(re.findall(r"\A(IL\d{3})\Z", node.value) + re.findall(r"\[(IL\d{3})\]", node.value))
+                given |= set(
+                    re.findall(r"\A(IL\d{3})\Z", node.value) + re.findall(r"\[(IL\d{3})\]", node.value)
+                )
     return given
 
 
@@ -163,6 +197,13 @@ def test_families_have_names():
 
 
 def test_the_command(tmp_path):
-    run = subprocess.run([sys.executable, "-m", "interlock.cli", "explain", "il402"], cwd=tmp_path, capture_output=True, text=True,
-                         encoding="utf-8", env=os.environ | {"PYTHONPATH": str(CHECKER)}, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-m", "interlock.cli", "explain", "il402"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONPATH": str(CHECKER)},
+        timeout=60,
+    )
     assert (run.returncode, run.stdout, run.stderr) == (0, explain.section("IL402") + "\n", "")

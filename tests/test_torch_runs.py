@@ -12,13 +12,19 @@ from .command import interlock
 from .runtime.support import environment
 from .test_torch_cases import CASES, FOLDER, ZBV
 
-END = {"same as reference": "same", "error": "error", "hang/timeout": "hang", "wrong gradients, no error": "wrong", "DIFFERENT from reference, no error": "wrong"}
+END = {
+    "same as reference": "same",
+    "error": "error",
+    "hang/timeout": "hang",
+    "wrong gradients, no error": "wrong",
+    "DIFFERENT from reference, no error": "wrong",
+}
 SILENT = [ZBV, "m04", "m08", "m10", "m15", "m19", "n01"]
 HANGS = ["m03"]
-SECONDS = 5                      # for the second rank, after the first has ended its step
+SECONDS = 5  # for the second rank, after the first has ended its step
 # PyTorch takes these, and by chance all is well: a forward computed twice, a suffix that is not read, sends that gloo buffers, a receive that nothing waits for
 LUCKY = ["c05", "c14", "m00", "m07", "m13", "m20"]
-UNABLE = ["c20"]                 # right by itself; PyTorch was given stages that lie elsewhere
+UNABLE = ["c20"]  # right by itself; PyTorch was given stages that lie elsewhere
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +33,13 @@ def ends(tmp_path_factory, request) -> dict[str, dict]:
     names = list(CASES) if request.config.getoption("--thorough") else ["c00", *SILENT, *HANGS]
     files = [FOLDER / CASES[n]["file"] for n in names]
     out = tmp_path_factory.mktemp("torch") / "out.json"
-    done = subprocess.run([sys.executable, Path(__file__).parent / "run_torch_cases.py", out, str(SECONDS), *files], env=environment(), capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / "run_torch_cases.py", out, str(SECONDS), *files],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())
     return {n: found[CASES[n]["file"]] for n in names}
@@ -35,8 +47,10 @@ def ends(tmp_path_factory, request) -> dict[str, dict]:
 
 @cache
 def refused(name: str) -> bool:
-    target = ("--target", "torch") if name == "n01" else ()                     # wrong for PyTorch alone: losses by position
-    return interlock("check", FOLDER / CASES[name]["file"], *target).code == (2 if CASES[name]["expect"] == "syntax" else 1)
+    target = ("--target", "torch") if name == "n01" else ()  # wrong for PyTorch alone: losses by position
+    return interlock("check", FOLDER / CASES[name]["file"], *target).code == (
+        2 if CASES[name]["expect"] == "syntax" else 1
+    )
 
 
 def test_what_pytorch_computes_wrongly_in_silence_is_refused(ends):
@@ -56,7 +70,9 @@ def test_the_record(ends, name):
     """cases.json says what PyTorch did. Whatever it does not end well is refused; what is refused and ends well is named above."""
     if name not in ends:
         pytest.skip("runs with --thorough")
-    if name == "c20":                                              # stages elsewhere than in the file: an exchange of shapes reads what was not sent for it
+    if (
+        name == "c20"
+    ):  # stages elsewhere than in the file: an exchange of shapes reads what was not sent for it
         assert ends[name]["end"] in ("error", "hang")
     else:
         assert ends[name]["end"] == END[CASES[name]["runs"]], ends[name]

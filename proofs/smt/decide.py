@@ -1,6 +1,6 @@
 """Has z3 and cvc5 decide the SMT-LIB files of this folder: `make proofs`. Fails unless both say unsat to every query.
 
-    python proofs/smt/decide.py [FILE...]
+python proofs/smt/decide.py [FILE...]
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ def decide(path: Path) -> tuple[str, bool]:
             answers = [str(error).strip().splitlines()[0]]
         unsat = asked > 0 and answers == ["unsat"] * asked
         good &= unsat
-        said = f"unsat x {asked}" if unsat else ", ".join(f"{i}: {a}" for i, a in enumerate(answers, 1) if a != "unsat") or f"{len(answers)} of {asked} answers"
+        said = (
+            f"unsat x {asked}"
+            if unsat
+            else ", ".join(f"{i}: {a}" for i, a in enumerate(answers, 1) if a != "unsat")
+            or f"{len(answers)} of {asked} answers"
+        )
         cells += [said, f"{(time.perf_counter() - began) * 1000:.0f}"]
     return f"{path.name:24} {theorem:8} {cells[0]:12} {cells[2]:12} {cells[1]:>6} {cells[3]:>6}", good
 

@@ -13,11 +13,19 @@ from interlock.program.transfers import insert, restrict
 from interlock.rules.memory import Usage
 
 K = Kind
-Op = dict                                  # kind, stage, mb, peer, name, comm, launch
+Op = dict  # kind, stage, mb, peer, name, comm, launch
 
 
 def op(kind: Kind, stage=-1, mb=-1, peer=-1, name=-1, comm=0, launch=None) -> Op:
-    return {"kind": kind, "stage": stage, "mb": mb, "peer": peer, "name": name, "comm": comm, "launch": launch}
+    return {
+        "kind": kind,
+        "stage": stage,
+        "mb": mb,
+        "peer": peer,
+        "name": name,
+        "comm": comm,
+        "launch": launch,
+    }
 
 
 def lists_of(program: Program) -> list[list[Op]]:
@@ -25,9 +33,20 @@ def lists_of(program: Program) -> list[list[Op]]:
     o, launches = program.order, {}
     out = []
     for r in range(program.ranks):
-        out.append([op(K(int(o.kind[i])), int(o.stage[i]), int(o.mb[i]), int(o.peer[i]), int(o.name[i]), int(o.comm[i]),
-                       launches.setdefault(int(o.launch[i]), object()) if o.launch[i] >= 0 else None)
-                    for i in range(o.start[r], o.start[r + 1])])
+        out.append(
+            [
+                op(
+                    K(int(o.kind[i])),
+                    int(o.stage[i]),
+                    int(o.mb[i]),
+                    int(o.peer[i]),
+                    int(o.name[i]),
+                    int(o.comm[i]),
+                    launches.setdefault(int(o.launch[i]), object()) if o.launch[i] >= 0 else None,
+                )
+                for i in range(o.start[r], o.start[r + 1])
+            ]
+        )
     return out
 
 
@@ -42,7 +61,15 @@ def build(lists: list[list[Op]]):
             elif x["launch"] is not previous:
                 number = b.new_launch()
             previous = x["launch"]
-            b.op(x["kind"], x["stage"], x["mb"], peer=x["peer"], name=x["name"], comm=x["comm"], launch=number if x["launch"] is not None else -1)
+            b.op(
+                x["kind"],
+                x["stage"],
+                x["mb"],
+                peer=x["peer"],
+                name=x["name"],
+                comm=x["comm"],
+                launch=number if x["launch"] is not None else -1,
+            )
         b.end_rank()
     return b.build()
 
@@ -62,7 +89,7 @@ def _unfused(lists):
             j = i
             while j < len(ops) and ops[i]["launch"] is not None and ops[j]["launch"] is ops[i]["launch"]:
                 j += 1
-            run = ops[i:max(j, i + 1)]
+            run = ops[i : max(j, i + 1)]
             kinds = [x["kind"] for x in run]
             overlap = len(run) == 2 and K.F in kinds and any(k in (K.B, K.I, K.W) for k in kinds)
             if not overlap and not all(k in transfers for k in kinds):
@@ -88,11 +115,21 @@ def schedule(rng: Random) -> Program:
             vision = "vision" in modalities and s == 0 and sharded + replicated > 1
             layers.append(Layer(f"l{len(layers)}", modality="vision" if vision else None))
         if replicated and s == 0:
-            stages.append(Stage("encoder", first, len(layers), owner=tuple(rng.randrange(P) for _ in range(M))))
+            stages.append(
+                Stage("encoder", first, len(layers), owner=tuple(rng.randrange(P) for _ in range(M)))
+            )
         else:
             stages.append(Stage("backbone", first, len(layers), rank=rng.randrange(P)))
-    program = Program(P, M, tuple(layers), tuple(stages), build([[] for _ in range(P)]), modalities=modalities,
-                      inserted=True, reductions_inserted=True)
+    program = Program(
+        P,
+        M,
+        tuple(layers),
+        tuple(stages),
+        build([[] for _ in range(P)]),
+        modalities=modalities,
+        inserted=True,
+        reductions_inserted=True,
+    )
     while True:
         ordered = program.with_order(build(_random_order(program, rng)))
         if _acyclic(ordered):
@@ -150,7 +187,13 @@ def _fuse(lists, rng):
     for ops in lists:
         for a, b in zip(ops, ops[1:]):
             kinds = {a["kind"], b["kind"]}
-            if a["launch"] is None and K.F in kinds and kinds & {K.B, K.I} and a["mb"] != b["mb"] and rng.random() < 0.3:
+            if (
+                a["launch"] is None
+                and K.F in kinds
+                and kinds & {K.B, K.I}
+                and a["mb"] != b["mb"]
+                and rng.random() < 0.3
+            ):
                 a["launch"] = b["launch"] = object()
 
 
@@ -161,7 +204,9 @@ def stir(program: Program, rng: Random) -> Program:
     """Moves transfers about, drops waits, groups neighbours, gives some a communicator: often valid, often under some models only."""
     lists = lists_of(program)
     if rng.random() < 0.7:
-        lists = [[x for x in ops if x["kind"] not in (K.WAIT_F, K.WAIT_B) or rng.random() < 0.2] for ops in lists]
+        lists = [
+            [x for x in ops if x["kind"] not in (K.WAIT_F, K.WAIT_B) or rng.random() < 0.2] for ops in lists
+        ]
     if rng.random() < 0.5:
         lists = [[x for x in ops if x["kind"] != K.STEP] for ops in lists]
     for _ in range(rng.randint(0, 6)):
@@ -211,11 +256,25 @@ def _weigh(program: Program, rng: Random) -> Program:
         return program
     again = rng.random() < 0.4
     size = lambda top: Size(rng.randint(0, top), rng.choice((0, 0, rng.randint(0, 3))))
-    layers = tuple(replace(l, weights=rng.randint(0, 5), activation=size(9), until_weight=size(3), output=size(4), workspace=size(2),
-                           recompute=again and rng.random() < 0.6)
-                   for l in program.layers)
+    layers = tuple(
+        replace(
+            l,
+            weights=rng.randint(0, 5),
+            activation=size(9),
+            until_weight=size(3),
+            output=size(4),
+            workspace=size(2),
+            recompute=again and rng.random() < 0.6,
+        )
+        for l in program.layers
+    )
     images = tuple(rng.randint(0, 3) for _ in range(program.microbatches))
-    program = replace(program, layers=layers, images=images, memory=Memory((None,) * program.ranks, (1, 1), (rng.randint(0, 3), 2)))
+    program = replace(
+        program,
+        layers=layers,
+        images=images,
+        memory=Memory((None,) * program.ranks, (1, 1), (rng.randint(0, 3), 2)),
+    )
     peaks = Usage(Facts(program)).peaks
     capacity = tuple(None if rng.random() < 0.3 else max(p + rng.choice((-1, 0, 0, 1, 5)), 0) for p in peaks)
     return replace(program, memory=replace(program.memory, capacity=capacity))
@@ -225,7 +284,12 @@ def _tied(x: Op, y: Op) -> bool:
     """Whether x may not pass y: its producer, its consumer, its wait."""
     if (x["stage"], x["mb"]) != (y["stage"], y["mb"]):
         return False
-    return y["kind"] in {K.SEND_F: (K.F, K.WAIT_F), K.RECV_F: (K.F,), K.SEND_B: (K.B, K.I, K.WAIT_B), K.RECV_B: (K.B, K.I)}.get(x["kind"], ())
+    return y["kind"] in {
+        K.SEND_F: (K.F, K.WAIT_F),
+        K.RECV_F: (K.F,),
+        K.SEND_B: (K.B, K.I, K.WAIT_B),
+        K.RECV_B: (K.B, K.I),
+    }.get(x["kind"], ())
 
 
 def _group(lists, rng):
@@ -268,7 +332,9 @@ def _mutate(program: Program, rng: Random) -> tuple[Program, str]:
     r = rng.choice(full)
     ops = lists[r]
     i = rng.randrange(len(ops))
-    what = rng.choice(("drop", "twice", "swap", "swap", "move", "mb", "stage", "rank", "group", "kind", "comm"))
+    what = rng.choice(
+        ("drop", "twice", "swap", "swap", "move", "mb", "stage", "rank", "group", "kind", "comm")
+    )
     if what == "drop":
         ops.pop(i)
     elif what == "twice":
@@ -296,6 +362,7 @@ def _mutate(program: Program, rng: Random) -> tuple[Program, str]:
 
 def freeze(program: Program, rng: Random) -> Program:
     from interlock.program.footprint import with_trainable
+
     return restrict(program, with_trainable(program.layers, [rng.random() < 0.6 for _ in program.layers]))
 
 
@@ -307,7 +374,7 @@ def trace(rng: Random) -> Program:
     for k in range(rng.choice((0, 1, 2))):
         communicators.append(Communicator(f"c{k}", tuple(sorted(rng.sample(range(P), rng.randint(2, P))))))
     lists: list[list[Op]] = [[] for _ in range(P)]
-    for _ in range(rng.randint(1, 6)):                     # events in one global order: valid until stirred
+    for _ in range(rng.randint(1, 6)):  # events in one global order: valid until stirred
         c = rng.randrange(len(communicators))
         members = communicators[c].ranks
         x = rng.random()
@@ -343,7 +410,16 @@ def trace(rng: Random) -> Program:
             ops[j], ops[j + 1] = ops[j + 1], ops[j]
     if rng.random() < 0.5:
         _group(lists, rng)
-    base = Program(P, 1, (), (), build([[] for _ in range(P)]), fragment=True, communicators=tuple(communicators), names=names)
+    base = Program(
+        P,
+        1,
+        (),
+        (),
+        build([[] for _ in range(P)]),
+        fragment=True,
+        communicators=tuple(communicators),
+        names=names,
+    )
     return with_lists(base, lists)
 
 

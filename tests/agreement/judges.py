@@ -7,7 +7,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from interlock.check import check_program
+from interlock.check.program import check_program
+from interlock.check.verdict import Verdict
 from interlock.engine import graph
 from interlock.kernel import faults as kernel_faults
 from interlock.kernel import waits as kernel_waits
@@ -15,7 +16,6 @@ from interlock.kernel.listing import view
 from interlock.program.facts import Facts
 from interlock.rules import communication, dependency, footprint, memory
 from interlock.rules.waits import MODELS, wait_graph
-from interlock.verdict import Verdict
 from interlock.witness import executor
 
 
@@ -23,9 +23,17 @@ def engine(program, model: str) -> bool:
     """Rules and graph engine."""
     facts = Facts(program)
     transfers = communication.Transfers(facts)
-    findings = [*dependency.check(facts), *footprint.check(facts), *communication.grouped_alike(facts, transfers, model)]
+    findings = [
+        *dependency.check(facts),
+        *footprint.check(facts),
+        *communication.grouped_alike(facts, transfers, model),
+    ]
     if program.inserted:
-        findings += [*communication.collectives(facts), *communication.creation(facts), *communication.members(facts, transfers)]
+        findings += [
+            *communication.collectives(facts),
+            *communication.creation(facts),
+            *communication.members(facts, transfers),
+        ]
     else:
         findings += communication.check(facts, transfers)
         if program.memory is not None:
@@ -64,6 +72,7 @@ def node_of(v, model):
         while parent.get(e, e) != e:
             e = parent[e]
         return e
+
     for a, b in kernel_waits.same(v, model):
         parent[find(a)] = find(b)
     return find

@@ -44,7 +44,11 @@ def judge(seeds: range) -> tuple[Counter, list]:
 
 def test_programs_the_judges_once_disagreed_about():
     """A wait that ends in the second half of an overlap; a reduction on a wrong rank; operations on wrong ranks that are listed all the same."""
-    found = [wrong for seed in (28, 32, 169, 234, 414, 601, 798, 1682, 1995, 16310) for wrong in judge(range(seed, seed + 1))[1]]
+    found = [
+        wrong
+        for seed in (28, 32, 169, 234, 414, 601, 798, 1682, 1995, 16310)
+        for wrong in judge(range(seed, seed + 1))[1]
+    ]
     assert not found
 
 

@@ -10,11 +10,10 @@ from collections import Counter
 from itertools import product
 from random import Random
 
-import pytest
-
 from algebra import judging
-from interlock.check import check_program
-from interlock.invariance import check_invariance
+from interlock.check.freezings import check_invariance
+from interlock.check.program import check_program
+from interlock.check.verdict import Verdict
 from interlock.kernel import judge
 from interlock.kernel.invariant import presence
 from interlock.kernel.listing import view
@@ -22,7 +21,6 @@ from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert, restrict
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
 from kernel.build import claim
 
 from . import generate, judges
@@ -52,7 +50,14 @@ def written(seed: int):
 
 def late(rng: Random):
     P, M = rng.randint(2, 3), rng.randint(1, 5)
-    how = rng.choice(("", ", post: early", ", gather_on: seam, scatter_on: seam", ", gather_on: default, scatter_on: default"))
+    how = rng.choice(
+        (
+            "",
+            ", post: early",
+            ", gather_on: seam, scatter_on: seam",
+            ", gather_on: default, scatter_on: default",
+        )
+    )
     images = f"images {[rng.randint(0, 2) for _ in range(M)]}" if rng.random() < 0.5 else ""
     return judging.schedule(f"""schedule s {{ ranks {P} microbatches {M} {images} communicator seam = ranks 0..{P - 1}
       model {{ layers vit[2] {{ modality vision }} layers llm[{P}] {{ }} }}
@@ -74,7 +79,10 @@ def kept(program, layers) -> list:
 
 def shown(program, rows=None) -> list[str]:
     """Operations, a backward by the half that does not decide whether it is there."""
-    return [program.show(i).replace("B", "I") if program.order.kind[i] == Kind.B else program.show(i) for i in (range(len(program.order)) if rows is None else rows)]
+    return [
+        program.show(i).replace("B", "I") if program.order.kind[i] == Kind.B else program.show(i)
+        for i in (range(len(program.order)) if rows is None else rows)
+    ]
 
 
 def agree(seeds: range) -> tuple[Counter, list]:
@@ -88,7 +96,9 @@ def agree(seeds: range) -> tuple[Counter, list]:
             if seed % 10 == 0:
                 expected = expected and all(judges.machine(left.plain(), model) for left in single)
             times = claim(plain, model)
-            kernel = times is not None and judge(plain, {**times, "claim": "invariant", "bits": layers}).accepted
+            kernel = (
+                times is not None and judge(plain, {**times, "claim": "invariant", "bits": layers}).accepted
+            )
             valid = answer.verdict is Verdict.VALID
             z3 = valid and check_invariance(program, layers, under=answer).verdict is Verdict.VALID
             counts[model, expected] += 1

@@ -9,12 +9,12 @@ from collections import Counter
 from functools import cache
 from random import Random
 
-from interlock import resources
 from interlock.algebra.elaborate import elaborate
 from interlock.language.parse import parse
-from interlock.language.source import Sources
 from interlock.program.ir import Program
 from interlock.program.transfers import insert
+from interlock.text import resources
+from interlock.text.source import Sources
 
 from . import judges
 from .generate import freeze, mutation, stir
@@ -48,7 +48,12 @@ def judge(seeds: range) -> tuple[Counter, list]:
         rng = Random(seed)
         skeleton = SHARDED[seed % len(SHARDED)]
         ranks = rng.choice((1, 2, 2, 3))
-        program = base(skeleton, ranks, max(rng.randint(1, 4), 2 * ranks - 1 if skeleton == "dualpipev" else 1), rng.random() < 0.2)
+        program = base(
+            skeleton,
+            ranks,
+            max(rng.randint(1, 4), 2 * ranks - 1 if skeleton == "dualpipev" else 1),
+            rng.random() < 0.2,
+        )
         if rng.random() < 0.7:
             program = insert(program)
             if rng.random() < 0.4:
@@ -56,7 +61,9 @@ def judge(seeds: range) -> tuple[Counter, list]:
         if rng.random() < 0.3:
             program = freeze(program, rng)
         mutant, sort = mutation(program, rng)
-        verdicts, wrong = judges.all_of(mutant, seed=seed % 3 or None, z3=seed % 10 == 0 and len(mutant.order) <= 120)
+        verdicts, wrong = judges.all_of(
+            mutant, seed=seed % 3 or None, z3=seed % 10 == 0 and len(mutant.order) <= 120
+        )
         disagreements += [(seed, skeleton, sort, *w) for w in wrong]
         counts["mutants"] += 1
         counts[sort] += 1
@@ -73,5 +80,5 @@ def test_the_judges_agree_on_mutants_of_every_standard_skeleton(pytestconfig):
     assert counts["mutants"] == total
     assert all(counts["of", s] >= total // len(SHARDED) for s in SHARDED)
     assert {s for s in SORTS if counts[s] and counts["caught " + s]} == SORTS
-    assert counts["caught drop"] > 0.8 * counts["drop"]        # a dropped wait or step may do no harm
+    assert counts["caught drop"] > 0.8 * counts["drop"]  # a dropped wait or step may do no harm
     assert counts["caught twice"] > 0.8 * counts["twice"]

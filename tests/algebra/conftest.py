@@ -5,24 +5,27 @@ from __future__ import annotations
 import pytest
 
 from interlock.algebra.elaborate import elaborate
-from interlock.language.diagnostics import InputError
 from interlock.language.parse import parse
-from interlock.language.source import Sources
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
 
 
 @pytest.fixture
 def elaborated():
     """The only schedule of a text, elaborated."""
+
     def run(text: str, name: str = "t.sched", **asked):
         sources = Sources()
         (schedule,) = elaborate(parse(sources.add(name, text)), sources, **asked)
         return schedule
+
     return run
 
 
 @pytest.fixture
 def refused():
     """(code, line, message) of the error a text gives."""
+
     def run(text: str, name: str = "t.sched", **asked):
         sources = Sources()
         with pytest.raises(InputError) as caught:
@@ -30,23 +33,30 @@ def refused():
         first = caught.value.diagnostics[0]
         line = sources.of(first.labels[0].span.at).line_column(first.labels[0].span.at)[0]
         return first.code, line, f"{first.message} | {first.labels[0].text} | {first.help}"
+
     return run
 
 
 @pytest.fixture
 def single(elaborated):
     """The fully trained program of one skeleton over a model of one layer a stage."""
+
     def run(skeleton: str, ranks: int, microbatches: int, chunks: int = 1, layers: int | None = None):
-        text = (f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{layers or ranks * chunks}] {{}} }}\n"
-                f"cut {{ x = u : {skeleton} }} }}")
+        text = (
+            f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{layers or ranks * chunks}] {{}} }}\n"
+            f"cut {{ x = u : {skeleton} }} }}"
+        )
         return elaborated(text).program
+
     return run
 
 
 @pytest.fixture
 def rows():
     """The operations of every rank, as written: [["0F0", ..], ..]."""
+
     def run(program):
         start = program.order.start
         return [[program.show(i) for i in range(start[r], start[r + 1])] for r in range(program.ranks)]
+
     return run

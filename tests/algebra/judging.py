@@ -5,11 +5,11 @@ from __future__ import annotations
 from interlock.algebra.elaborate import Elaborated, elaborate
 from interlock.engine import graph
 from interlock.language.parse import parse
-from interlock.language.source import Sources
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.rules import communication, dependency, footprint
 from interlock.rules.waits import MODELS, wait_graph
+from interlock.text.source import Sources
 
 
 def schedule(text: str) -> Elaborated:
@@ -26,5 +26,12 @@ def rows(program: Program) -> list[list[str]]:
 def codes(facts: Facts) -> dict[str, set[str]]:
     """The errors of a program with written transfers under each model."""
     transfers = communication.Transfers(facts)
-    static = {f.code for f in [*dependency.check(facts), *footprint.check(facts), *communication.check(facts, transfers)] if f.is_error}
-    return {m: static or (set() if graph.solve(wait_graph(facts, transfers, m)).acyclic else {"IL402"}) for m in MODELS}
+    static = {
+        f.code
+        for f in [*dependency.check(facts), *footprint.check(facts), *communication.check(facts, transfers)]
+        if f.is_error
+    }
+    return {
+        m: static or (set() if graph.solve(wait_graph(facts, transfers, m)).acyclic else {"IL402"})
+        for m in MODELS
+    }

@@ -16,15 +16,19 @@ from functools import cache
 
 import pytest
 
-from interlock import resources
 from interlock.algebra.elaborate import elaborate
 from interlock.language.parse import parse
-from interlock.language.source import Sources
 from interlock.program.ir import Kind
+from interlock.text import resources
+from interlock.text.source import Sources
 
 from .. import hyperparallel as golden
 
-LESS_MEMORY = resources.text("spec/std/interleaved.sched").replace("skeleton interleaved", "skeleton less_memory").replace("2*(P - 1 - r)", "(P - 1 - r)")
+LESS_MEMORY = (
+    resources.text("spec/std/interleaved.sched")
+    .replace("skeleton interleaved", "skeleton less_memory")
+    .replace("2*(P - 1 - r)", "(P - 1 - r)")
+)
 NAMES = {Kind.F: "F", Kind.B: "B", Kind.I: "B"}
 
 
@@ -34,7 +38,7 @@ def elaborated(P: int, M: int, cut: str, layers: int) -> list[list[tuple[str, in
     [schedule] = elaborate(parse(sources.add("s.sched", text)), sources)
     o = schedule.program.order
     rows = [(NAMES[Kind(k)], m, s) for k, m, s in zip(o.kind.tolist(), o.mb.tolist(), o.stage.tolist())]
-    return [rows[o.start[r]:o.start[r + 1]] for r in range(P)]
+    return [rows[o.start[r] : o.start[r + 1]] for r in range(P)]
 
 
 @cache
@@ -60,24 +64,40 @@ def written(case: dict) -> str:
 
 
 def test_the_skeleton_written_here_differs_in_its_warmup_only():
-    assert LESS_MEMORY.count("(V - 1)*first + (P - 1 - r)") == 1 and "skeleton less_memory(P, M, V)" in LESS_MEMORY
+    assert (
+        LESS_MEMORY.count("(V - 1)*first + (P - 1 - r)") == 1
+        and "skeleton less_memory(P, M, V)" in LESS_MEMORY
+    )
 
 
 def test_the_compute_order_of_every_case_is_that_of_its_skeleton():
     equal, wrong = Counter(), []
     for case in golden.cases():
-        ours, theirs = skeleton(case["P"], case["M"], case["V"], written(case)), [golden.compute(r) for r in golden.steps(case)]
+        ours, theirs = (
+            skeleton(case["P"], case["M"], case["V"], written(case)),
+            [golden.compute(r) for r in golden.steps(case)],
+        )
         equal[case["kind"], written(case).split("(")[0]] += ours == theirs
         wrong += [golden.shown(case)] * (ours != theirs)
     assert not wrong, wrong[:5]
-    assert equal == {("gpipe", "gpipe"): 70, ("1f1b", "1f1b"): 70, ("interleaved1f1b", "interleaved"): 202, ("interleaved1f1b", "1f1b"): 70,
-                     ("interleaved1f1b", "less_memory"): 132, ("mpipe", "interleaved"): 1308, ("mpipe", "1f1b"): 420, ("mpipe", "less_memory"): 792}
+    assert equal == {
+        ("gpipe", "gpipe"): 70,
+        ("1f1b", "1f1b"): 70,
+        ("interleaved1f1b", "interleaved"): 202,
+        ("interleaved1f1b", "1f1b"): 70,
+        ("interleaved1f1b", "less_memory"): 132,
+        ("mpipe", "interleaved"): 1308,
+        ("mpipe", "1f1b"): 420,
+        ("mpipe", "less_memory"): 792,
+    }
     assert sum(equal.values()) == 3064
 
 
 def test_eager_is_what_hyperparallel_runs_at_one_chunk():
     shapes = {(c["P"], c["M"]) for c in golden.cases()}
-    assert len(shapes) == 35 and all(skeleton(P, M, 1, "eager") == skeleton(P, M, 1, "interleaved(chunks: 1)") for P, M in shapes)
+    assert len(shapes) == 35 and all(
+        skeleton(P, M, 1, "eager") == skeleton(P, M, 1, "interleaved(chunks: 1)") for P, M in shapes
+    )
 
 
 def mpipe(**wanted) -> list[dict]:
@@ -109,10 +129,15 @@ def test_a_full_overflow_is_transpose_and_the_skeleton():
     for case in mpipe(overflow="full"):
         ours, theirs = frozen(transposed(case["P"], case["M"], case["V"], written(case))), program_of(case)
         if case["mode"] == "dataonly":
-            theirs = [[("F", m, 0) for m in range(case["M"]) if case["owner"][m] == r] + row for r, row in enumerate(theirs)]
+            theirs = [
+                [("F", m, 0) for m in range(case["M"]) if case["owner"][m] == r] + row
+                for r, row in enumerate(theirs)
+            ]
         assert ours == theirs, golden.shown(case)
         equal += 1
-    assert equal == 1260 and all(c["owner"] == [m % c["P"] for m in range(c["M"])] for c in mpipe(overflow="full"))
+    assert equal == 1260 and all(
+        c["owner"] == [m % c["P"] for m in range(c["M"])] for c in mpipe(overflow="full")
+    )
 
 
 def test_a_min_overflow_encodes_the_rest_on_rank_0_just_in_time():
@@ -128,12 +153,17 @@ def test_a_min_overflow_encodes_the_rest_on_rank_0_just_in_time():
             continue
         different += 1
         assert case["owner"] == [m if m < P else 0 for m in range(M)]
-        assert theirs[1:] == [[op for op in row if op[2] > 0 or op[1] < P] for row in ours[1:]], golden.shown(case)
+        assert theirs[1:] == [[op for op in row if op[2] > 0 or op[1] < P] for row in ours[1:]], golden.shown(
+            case
+        )
         assert [op for op in theirs[0] if op[2] > 0] == [op for op in ours[0] if op[2] > 0]
         late = [i for i, op in enumerate(theirs[0]) if op[2] == 0 and op[1] >= P]
         assert all(theirs[0][i + 1] == ("F", theirs[0][i][1], 1) for i in late) and len(late) == M - P
     assert equal + different + len(mpipe(overflow="min", mode="dataonly")) == 1260
-    assert (equal, different) == (sum(c["M"] <= c["P"] for c in mpipe(overflow="min") if c["mode"] != "dataonly"), 1212 - equal)
+    assert (equal, different) == (
+        sum(c["M"] <= c["P"] for c in mpipe(overflow="min") if c["mode"] != "dataonly"),
+        1212 - equal,
+    )
 
 
 def test_encoder_backwards_on_the_owner_come_after_the_body_in_the_order_of_the_algebra():
@@ -142,7 +172,7 @@ def test_encoder_backwards_on_the_owner_come_after_the_body_in_the_order_of_the_
         ours = transposed(case["P"], case["M"], case["V"], written(case))
         for r, (row, rank) in enumerate(zip(ours, golden.steps(case))):
             backward = [m for k, m, s in row if k == "B" and s == 0]
-            assert row[len(row) - len(backward):] == [("B", m, 0) for m in backward]
+            assert row[len(row) - len(backward) :] == [("B", m, 0) for m in backward]
             assert golden.encoder_backwards(rank) == (backward if r else []), golden.shown(case)
 
 

@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from interlock.check import check_program
-from interlock.pipeline import Options, check_file
+from interlock.check.pipeline import Options, check_file
+from interlock.check.program import check_program
+from interlock.check.verdict import Verdict
 from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert, restrict
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS
-from interlock.verdict import Verdict
 
 from . import judging
 
@@ -40,10 +40,12 @@ def codes(program) -> dict[str, set[str]]:
 @pytest.fixture
 def some(pytestconfig):
     """Owner maps of a shape: all, or a sample."""
+
     def maps(P: int, M: int, most: int = 9):
         every = list(itertools.product(range(P), repeat=M))
         most *= 25 if pytestconfig.getoption("--thorough") else 1
         return every if len(every) <= most else Random(100 * P + M).sample(every, most)
+
     return maps
 
 
@@ -59,33 +61,50 @@ def test_what_is_written(elaborated, rows):
         "0F0 0F2 1F0 1SEND_F0 1RECV_F1@gather 1F1 1RECV_B0 1SEND_F1 1B0 1F2 1RECV_B1 1SEND_F2 1B1 1SEND_B1@scatter 1RECV_F3@gather 1F3 "
         "1RECV_B2 1SEND_F3 1B2 1RECV_B3 1B3 1SEND_B3@scatter 1REDUCE 0B0 0B2 0REDUCE STEP",
         "0F1 0SEND_F1@gather 0F3 0SEND_F3@gather 2RECV_F0 2F0 2B0 2SEND_B0 2RECV_F1 2F1 2B1 2SEND_B1 2RECV_F2 2F2 2B2 2SEND_B2 2RECV_F3 2F3 2B3 "
-        "2REDUCE 2SEND_B3 0RECV_B1@scatter 0B1 0RECV_B3@scatter 0B3 0REDUCE STEP"]
+        "2REDUCE 2SEND_B3 0RECV_B1@scatter 0B1 0RECV_B3@scatter 0B3 0REDUCE STEP",
+    ]
 
 
 def test_early_posting_moves_the_forward_receives(elaborated, rows):
-    late, early = (rows(elaborated(text(3, 5, (2, 0, 1, 2, 1), how)).program) for how in ("", ", post: early"))
+    late, early = (
+        rows(elaborated(text(3, 5, (2, 0, 1, 2, 1), how)).program) for how in ("", ", post: early")
+    )
     gathers = [o for o in late[0] if o.startswith("1RECV_F")]
-    assert early[0][:4] == gathers == ["1RECV_F0@gather", "1RECV_F2@gather", "1RECV_F3@gather", "1RECV_F4@gather"]
+    assert (
+        early[0][:4]
+        == gathers
+        == ["1RECV_F0@gather", "1RECV_F2@gather", "1RECV_F3@gather", "1RECV_F4@gather"]
+    )
     assert early[0][4:] == [o for o in late[0] if o not in gathers] and early[1:] == late[1:]
 
 
 def test_the_compute_order_is_that_of_prefix(elaborated):
     for how, chunks in (("1f1b", 1), ("gpipe(chunks: 2)", 2), ("interleaved(chunks: 2)", 2), ("zb_h1", 1)):
-        late, prefix = (elaborated(text(3, 5, (2, 0, 1, 2, 1), backbone=how, chunks=chunks, gather=g)).program for g in ("late", "prefix"))
-        compute = lambda p: [[p.show(i) for i in range(a, b) if Kind(int(p.order.kind[i])) in (Kind.F, Kind.B, Kind.I, Kind.W)]
-                             for a, b in zip(p.order.start, p.order.start[1:])]
+        late, prefix = (
+            elaborated(text(3, 5, (2, 0, 1, 2, 1), backbone=how, chunks=chunks, gather=g)).program
+            for g in ("late", "prefix")
+        )
+        compute = lambda p: [
+            [p.show(i) for i in range(a, b) if Kind(int(p.order.kind[i])) in (Kind.F, Kind.B, Kind.I, Kind.W)]
+            for a, b in zip(p.order.start, p.order.start[1:])
+        ]
         assert compute(late) == compute(prefix) and not late.inserted and prefix.inserted
 
 
 def test_every_early_send_is_waited_for_once(elaborated):
     program = elaborated(text(3, 6, (2, 1, 1, 0, 2, 1))).program
     o = program.order
-    sent, waited = ({(int(k), int(s), int(m)) for k, s, m in zip(o.kind, o.stage, o.mb) if k == kind} for kind in (Kind.SEND_F, Kind.WAIT_F))
+    sent, waited = (
+        {(int(k), int(s), int(m)) for k, s, m in zip(o.kind, o.stage, o.mb) if k == kind}
+        for kind in (Kind.SEND_F, Kind.WAIT_F)
+    )
     assert {(s, m) for _, s, m in sent} == {(s, m) for _, s, m in waited}
 
 
 def test_freezing_only_deletes(elaborated, rows):
-    trained, frozen = (rows(elaborated(text(3, 5, (2, 0, 1, 2, 1), freeze=f)).program) for f in ("", "freeze vit"))
+    trained, frozen = (
+        rows(elaborated(text(3, 5, (2, 0, 1, 2, 1), freeze=f)).program) for f in ("", "freeze vit")
+    )
     gone = lambda o: o.startswith("0B") or "@scatter" in o or o.startswith("1WAIT_B") or o == "0REDUCE"
     assert frozen == [[o for o in ops if not gone(o)] for ops in trained]
 
@@ -112,19 +131,38 @@ def test_own_communicators_are_safe_up_to_rank(elaborated, some, freeze, post):
             found = codes(elaborated(text(P, M, owner, post, freeze)).program)
             assert all(not found[m] for m in UP_TO_RANK), (P, M, owner)
             stuck += found["blocking"] == {"IL402"}
-            assert not (freeze and post and found["blocking"]), (P, M, owner)     # all encodes are handed over first
+            assert not (freeze and post and found["blocking"]), (
+                P,
+                M,
+                owner,
+            )  # all encodes are handed over first
     assert bool(stuck) != bool(freeze and post)
 
 
-@pytest.mark.parametrize("backbone, chunks", [("gpipe", 1), ("eager", 1), ("interleaved(chunks: 2)", 2), ("gpipe(chunks: 2)", 2), ("zb_h1", 1),
-                                              ("zb_h2", 1), ("zb_v", 2), ("dualpipev", 2)])
+@pytest.mark.parametrize(
+    "backbone, chunks",
+    [
+        ("gpipe", 1),
+        ("eager", 1),
+        ("interleaved(chunks: 2)", 2),
+        ("gpipe(chunks: 2)", 2),
+        ("zb_h1", 1),
+        ("zb_h2", 1),
+        ("zb_v", 2),
+        ("dualpipev", 2),
+    ],
+)
 def test_own_communicators_are_safe_before_any_backbone(elaborated, some, backbone, chunks):
     """T8: every valid Sharded run, text-only microbatches included."""
     for P, M in ((2, 4), (2, 5), (3, 5), (3, 6)):
         for owner in some(P, M, 3):
             images = f"images {[(m + 1) % 3 for m in range(M)]}"
             for freeze in ("freeze vit", ""):
-                found = codes(elaborated(text(P, M, owner, "", freeze, backbone=backbone, chunks=chunks, more=images)).program)
+                found = codes(
+                    elaborated(
+                        text(P, M, owner, "", freeze, backbone=backbone, chunks=chunks, more=images)
+                    ).program
+                )
                 assert all(not found[m] for m in UP_TO_RANK), (P, M, owner)
 
 
@@ -138,12 +176,20 @@ def test_one_communicator_serves_a_frozen_encoder(elaborated, some):
 def test_one_communicator_for_a_trained_encoder_deadlocks_from_three_microbatches(elaborated):
     failing = {}
     for P, M in ((2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (3, 4)):
-        failing[P, M] = [owner for owner in itertools.product(range(P), repeat=M) if codes(elaborated(text(P, M, owner, ONE)).program)["rank"]]
+        failing[P, M] = [
+            owner
+            for owner in itertools.product(range(P), repeat=M)
+            if codes(elaborated(text(P, M, owner, ONE)).program)["rank"]
+        ]
     assert not failing[2, 2] and not failing[3, 2] and not failing[3, 3]
     assert failing[2, 3] == [(1, 0, 1), (1, 1, 1)] and (0, 1, 0, 1) in failing[2, 4] and failing[3, 4]
     for owner in failing[2, 3]:
         found = codes(elaborated(text(2, 3, owner, ONE)).program)
-        assert not found["buffered"] and not found["edge"] and found["pair"] == found["rank"] == found["blocking"] == {"IL402"}
+        assert (
+            not found["buffered"]
+            and not found["edge"]
+            and found["pair"] == found["rank"] == found["blocking"] == {"IL402"}
+        )
 
 
 def expected_on_the_backbone(P: int, owner) -> dict[str, set[str]]:
@@ -151,7 +197,12 @@ def expected_on_the_backbone(P: int, owner) -> dict[str, set[str]]:
     if owns(lambda r, m: r == 1 and m >= P):
         return dict.fromkeys(UP_TO_RANK, {"IL403"})
     pair, rank = owns(lambda r, m: r == 1 and m > 0), owns(lambda r, m: m > r or m == r == 1)
-    return {"buffered": set(), "edge": set(), "pair": {"IL402"} if pair else set(), "rank": {"IL402"} if rank else set()}
+    return {
+        "buffered": set(),
+        "edge": set(),
+        "pair": {"IL402"} if pair else set(),
+        "rank": {"IL402"} if rank else set(),
+    }
 
 
 def test_frozen_on_the_backbones_communicator(elaborated, some):
@@ -181,7 +232,10 @@ def test_microbatch_two_on_rank_two_passes_along_the_linearisation_only():
         rank 0: 0F0 0F1 1F0 1SEND_F0 1F1 1SEND_F1 1RECV_F2 1F2 1SEND_F2
         rank 1: 2RECV_F0 2F0 {rest}
         rank 2: 0F2 0SEND_F2 3RECV_F0 3F0 3RECV_F1 3F1 3RECV_F2 3F2 }} }}"""
-    for rest, verdict in (("2SEND_F0 2RECV_F1 2F1 2SEND_F1 2RECV_F2 2F2 2SEND_F2", "invalid"), ("2RECV_F1 2SEND_F0 2F1 2RECV_F2 2SEND_F1 2F2 2SEND_F2", "valid")):
+    for rest, verdict in (
+        ("2SEND_F0 2RECV_F1 2F1 2SEND_F1 2RECV_F2 2F2 2SEND_F2", "invalid"),
+        ("2RECV_F1 2SEND_F0 2F1 2RECV_F2 2SEND_F1 2F2 2SEND_F2", "valid"),
+    ):
         result = check_file("t.sched", order.format(rest=rest).encode(), Options(models=("rank",)))
         assert result.checked[0].answers[0].verdict.value == verdict, rest
 
@@ -192,7 +246,11 @@ def test_hand_overs_along_one_linearisation_are_safe_under_every_model(elaborate
     for P, M in shapes():
         for owner in some(P, M, 8):
             schedule = elaborated(text(P, M, owner, "", freeze, gather="prefix"))
-            assert not any(codes(schedule.program if not schedule.program.inserted else insert(schedule.program)).values()), (P, M, owner)
+            assert not any(
+                codes(
+                    schedule.program if not schedule.program.inserted else insert(schedule.program)
+                ).values()
+            ), (P, M, owner)
 
 
 # ---- the published cases, from the algebra --------------------------------------------------------
@@ -205,14 +263,18 @@ def answers(source: str):
 
 
 def test_case_seam_on_the_backbone_communicator():
-    assert answers(text(2, 3, (0, 0, 1), BACKBONE, "freeze vit")) == dict.fromkeys(MODELS, ("invalid", {"IL403"}))
+    assert answers(text(2, 3, (0, 0, 1), BACKBONE, "freeze vit")) == dict.fromkeys(
+        MODELS, ("invalid", {"IL403"})
+    )
     repaired = answers(text(2, 3, (0, 0, 1), OWN, "freeze vit"))
     assert repaired == dict.fromkeys(UP_TO_RANK, ("valid", set())) | {"blocking": ("invalid", {"IL402"})}
 
 
 def test_case_seam_scatter_on_the_gather_communicator():
     found = answers(text(2, 4, (0, 1, 0, 1), ONE))
-    assert found == {"buffered": ("valid", set()), "edge": ("valid", set())} | dict.fromkeys(("pair", "rank", "blocking"), ("invalid", {"IL402"}))
+    assert found == {"buffered": ("valid", set()), "edge": ("valid", set())} | dict.fromkeys(
+        ("pair", "rank", "blocking"), ("invalid", {"IL402"})
+    )
     repaired = answers(text(2, 4, (0, 1, 0, 1), OWN))
     assert repaired == dict.fromkeys(UP_TO_RANK, ("valid", set())) | {"blocking": ("invalid", {"IL402"})}
 
@@ -229,20 +291,32 @@ skeleton ascending(P, M) replicated { rank r {
 
 def test_case_encodes_in_another_order():
     """A Replicated skeleton that does not ask `owned(r)` for the order: wrong data, which transfers along one linearisation would not be."""
-    wrong = BACKWARDS + text(2, 4, (0, 1, 0, 1), "", "freeze vit", backbone="backwards").replace("transpose", "ascending")
+    wrong = BACKWARDS + text(2, 4, (0, 1, 0, 1), "", "freeze vit", backbone="backwards").replace(
+        "transpose", "ascending"
+    )
     assert answers(wrong) == dict.fromkeys(MODELS, ("invalid", {"IL403"}))
     right = BACKWARDS + text(2, 4, (0, 1, 0, 1), "", "freeze vit", backbone="backwards")
     assert all(answers(right)[m] == ("valid", set()) for m in UP_TO_RANK)
-    assert all(a == ("valid", set()) for a in answers(wrong.replace("gather: late", "gather: prefix")).values())
+    assert all(
+        a == ("valid", set()) for a in answers(wrong.replace("gather: late", "gather: prefix")).values()
+    )
 
 
 # ---- memory, seams, errors ------------------------------------------------------------------------
 
 
 def test_early_sends_hold_their_payload_until_the_wait(elaborated):
-    sized = lambda how: text(2, 4, (1, 1, 1, 1), how, "freeze vit", more="memory { capacity 1GiB }").replace("layer vit { ", "layer vit { output 1KiB ")
-    late, early, prefix = (Usage(Facts(p)).peaks for p in (
-        elaborated(sized("")).program, elaborated(sized(", post: early")).program, insert(elaborated(sized("").replace("gather: late", "gather: prefix")).program)))
+    sized = lambda how: text(2, 4, (1, 1, 1, 1), how, "freeze vit", more="memory { capacity 1GiB }").replace(
+        "layer vit { ", "layer vit { output 1KiB "
+    )
+    late, early, prefix = (
+        Usage(Facts(p)).peaks
+        for p in (
+            elaborated(sized("")).program,
+            elaborated(sized(", post: early")).program,
+            insert(elaborated(sized("").replace("gather: late", "gather: prefix")).program),
+        )
+    )
     # rank 1 encodes all four before the first is taken; rank 0 takes them one by one, or posts four receives at once
     assert late == [1024, 4096] and early == [4096, 4096] and prefix == [1024, 2048]
 
@@ -254,7 +328,7 @@ def test_nothing_is_handed_over_on_one_rank(elaborated, rows):
 def test_a_rank_that_owns_nothing_and_one_that_owns_all(elaborated, rows):
     program = elaborated(text(3, 4, (2, 2, 2, 2))).program
     assert not [o for r in (0, 1) for o in rows(program)[r] if o.startswith(("0F", "0B"))]
-    assert [ops.count("0REDUCE") for ops in rows(program)] == [1, 1, 1]        # R-RANK: it adds zero
+    assert [ops.count("0REDUCE") for ops in rows(program)] == [1, 1, 1]  # R-RANK: it adds zero
     assert all(a.verdict is Verdict.VALID for a in check_program(program, UP_TO_RANK))
 
 
@@ -265,29 +339,44 @@ def test_a_text_only_batch_needs_no_seam(elaborated, rows):
 
 
 def test_names_of_the_own_communicators(elaborated):
-    names = lambda more, how="": [c.name for c in elaborated(text(2, 2, (0, 1), how, more=more)).program.communicators]
+    names = lambda more, how="": [
+        c.name for c in elaborated(text(2, 2, (0, 1), how, more=more)).program.communicators
+    ]
     assert names("communicator gather = ranks 0..1") == ["default", "gather", "encoder_gather", "scatter"]
     assert names("communicator a = ranks 0..1", ", gather_on: a") == ["default", "a", "scatter"]
     assert names("tie llm[0], llm[1]") == ["default", "gather", "scatter"]
 
 
-@pytest.mark.parametrize("arguments, code, says", [
-    ("gather: laet", "IL210", "did you mean `late`?"),
-    ("gather: 3", "IL210", "`gather` is `prefix` or `late`"),
-    ("gather: late, post: soon", "IL210", "`post` is `late` or `early`"),
-    ("post: early", "IL210", "`post` says something of late gathers"),
-    ("gather: prefix, scatter_on: default", "IL210", "`scatter_on` says something of late gathers"),
-    ("gather: late, gather_on: [1]", "IL210", "wants the name of a communicator"),
-    ("gather: late, scatter_on: gather", "IL107", "no communicator is called `gather`"),
-])
+@pytest.mark.parametrize(
+    "arguments, code, says",
+    [
+        ("gather: laet", "IL210", "did you mean `late`?"),
+        ("gather: 3", "IL210", "`gather` is `prefix` or `late`"),
+        ("gather: late, post: soon", "IL210", "`post` is `late` or `early`"),
+        ("post: early", "IL210", "`post` says something of late gathers"),
+        ("gather: prefix, scatter_on: default", "IL210", "`scatter_on` says something of late gathers"),
+        ("gather: late, gather_on: [1]", "IL210", "wants the name of a communicator"),
+        ("gather: late, scatter_on: gather", "IL107", "no communicator is called `gather`"),
+    ],
+)
 def test_errors(refused, arguments, code, says):
-    found = refused(f"schedule s {{ ranks 2 microbatches 2 model {{ layer vit {{}} layers llm[2] {{}} }} cut {{ a = vit : transpose({arguments}) b = llm : 1f1b }} }}")
+    found = refused(
+        f"schedule s {{ ranks 2 microbatches 2 model {{ layer vit {{}} layers llm[2] {{}} }} cut {{ a = vit : transpose({arguments}) b = llm : 1f1b }} }}"
+    )
     assert found[0] == code and says in found[2]
 
 
-@pytest.mark.parametrize("cut", ["a = u[0..1] : 1f1b  b = u[2] : transpose(gather: late)", "a = u : transpose(gather: late)",
-                                 "a = u[0] : transpose(gather: late)  b = u[1..2] : 1f1b  c = u[3..4] : gpipe",
-                                 "a = u[0] : transpose(gather: late)  b = u[1..2] : 1f1b  c = u[3] : transpose"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "a = u[0..1] : 1f1b  b = u[2] : transpose(gather: late)",
+        "a = u : transpose(gather: late)",
+        "a = u[0] : transpose(gather: late)  b = u[1..2] : 1f1b  c = u[3..4] : gpipe",
+        "a = u[0] : transpose(gather: late)  b = u[1..2] : 1f1b  c = u[3] : transpose",
+    ],
+)
 def test_late_gathers_lead_to_one_sharded_run(refused, cut):
-    code, _, says = refused(f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[{3 if 'u[2]' in cut else 5 if 'gpipe' in cut else 4}] {{}} }} cut {{ {cut} }} }}")
+    code, _, says = refused(
+        f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[{3 if 'u[2]' in cut else 5 if 'gpipe' in cut else 4}] {{}} }} cut {{ {cut} }} }}"
+    )
     assert code == "IL210" and "cannot come late" in says

@@ -6,14 +6,16 @@ import re
 
 import pytest
 
-from interlock import resources
 from interlock.algebra.elaborate import elaborate
-from interlock.language.diagnostics import InputError
 from interlock.language.parse import parse
-from interlock.language.source import Sources
+from interlock.text import resources
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
 
-PAGE = resources.text("spec/algebra.md")                 # a note is given by the check, and run by tests/test_spec.py
-SECTIONS = re.findall(r"^## (IL2\d\d) · (R-[A-Z]+-\d) · (?![^\n]*\(note\))[^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+PAGE = resources.text("spec/algebra.md")  # a note is given by the check, and run by tests/test_spec.py
+SECTIONS = re.findall(
+    r"^## (IL2\d\d) · (R-[A-Z]+-\d) · (?![^\n]*\(note\))[^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S
+)
 
 
 def said(text: str, name: str) -> list[str]:

@@ -12,13 +12,21 @@ from pathlib import Path
 import pytest
 
 CORPUS = Path(__file__).parents[1] / "data" / "torch" / "corpus"
-NAMED = {"GPipe": "gpipe", "1F1B_repaired": "1f1b", "Interleaved1F1B": "interleaved(chunks: {V})", "LoopedBFS": "breadth_first(chunks: {V})",
-         "InterleavedZeroBubble": "interleaved_zb(chunks: {V})", "ZBVZeroBubble": "zb_v", "DualPipeV": "dualpipev"}
+NAMED = {
+    "GPipe": "gpipe",
+    "1F1B_repaired": "1f1b",
+    "Interleaved1F1B": "interleaved(chunks: {V})",
+    "LoopedBFS": "breadth_first(chunks: {V})",
+    "InterleavedZeroBubble": "interleaved_zb(chunks: {V})",
+    "ZBVZeroBubble": "zb_v",
+    "DualPipeV": "dualpipev",
+}
 
 
 @pytest.fixture
 def cells(rows):
     """The operations of every rank as PyTorch writes them: an overlap is one cell."""
+
     def run(program):
         launch, out = program.order.launch, []
         for r, row in enumerate(rows(program)):
@@ -30,6 +38,7 @@ def cells(rows):
                     line.append(text)
             out.append(line)
         return out
+
     return run
 
 
@@ -41,16 +50,31 @@ def test_every_schedule_of_the_corpus(single, cells):
             file, V = e["file"] + ".compute_only.csv", e["stages_per_rank"]
             if e["cls"] not in NAMED or e["status"] != "ok" or file not in there:
                 continue
-            golden = [[c for c in line if c] for line in csv.reader(io.TextIOWrapper(archive.extractfile(file), "utf-8"))]
+            golden = [
+                [c for c in line if c]
+                for line in csv.reader(io.TextIOWrapper(archive.extractfile(file), "utf-8"))
+            ]
             assert cells(single(NAMED[e["cls"]].format(V=V), e["pp"], e["microbatches"], V)) == golden, file
             equal[e["cls"]] += 1
-    assert equal == {"GPipe": 14, "1F1B_repaired": 24, "Interleaved1F1B": 49, "LoopedBFS": 50, "InterleavedZeroBubble": 47, "ZBVZeroBubble": 20, "DualPipeV": 11}
+    assert equal == {
+        "GPipe": 14,
+        "1F1B_repaired": 24,
+        "Interleaved1F1B": 49,
+        "LoopedBFS": 50,
+        "InterleavedZeroBubble": 47,
+        "ZBVZeroBubble": 20,
+        "DualPipeV": 11,
+    }
 
 
 # class, skeleton, the sizes it takes. A one-chunk InterleavedZeroBubble is ZB-H1.
 LIVE = {
     "ScheduleLoopedBFS": ("breadth_first(chunks: {V})", (2, 3), lambda P, M: True),
-    "ScheduleInterleavedZeroBubble": ("interleaved_zb(chunks: {V})", (2, 3), lambda P, M: M % max(1, M // P) == 0),
+    "ScheduleInterleavedZeroBubble": (
+        "interleaved_zb(chunks: {V})",
+        (2, 3),
+        lambda P, M: M % max(1, M // P) == 0,
+    ),
     "ZB-H1": ("zb_h1", (1,), lambda P, M: M % max(1, M // P) == 0),
     "ScheduleZBVZeroBubble": ("zb_v", (2,), lambda P, M: True),
     "ScheduleDualPipeV": ("dualpipev", (2,), lambda P, M: M >= 2 * P),
@@ -62,8 +86,15 @@ def made_by_torch(name: str, P: int, M: int, V: int) -> list[list[str]]:
     from torch.distributed.pipelining import schedules
 
     made = object.__new__(getattr(schedules, "ScheduleInterleavedZeroBubble" if name == "ZB-H1" else name))
-    made.__dict__.update(pp_group_size=P, _n_microbatches=M, n_local_stages=V, num_stages=P * V, _num_stages=P * V, _stages=[None] * V,
-                         microbatches_per_round=M // max(1, M // P))
+    made.__dict__.update(
+        pp_group_size=P,
+        _n_microbatches=M,
+        n_local_stages=V,
+        num_stages=P * V,
+        _num_stages=P * V,
+        _stages=[None] * V,
+        microbatches_per_round=M // max(1, M // P),
+    )
     return [[str(a) for a in made._calculate_single_rank_operations(r) if a is not None] for r in range(P)]
 
 

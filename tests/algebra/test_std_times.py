@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from algebra.standard import stashes
 from interlock.program.ir import Kind
 
-from algebra.standard import stashes
 
-
-def spans(program, times: dict[str, float], comm: float = 0, overlapped: float | None = None) -> list[tuple[float, float, float]]:
+def spans(
+    program, times: dict[str, float], comm: float = 0, overlapped: float | None = None
+) -> list[tuple[float, float, float]]:
     """(start of the first operation, end of the last, busy time) of each rank.
 
     An operation starts when its rank is free and its inputs are there, `comm` later if from another rank. A pair in `overlap` takes `overlapped`.
@@ -73,7 +74,9 @@ def test_closed_forms(single, P, M):
         assert makespan(spans(single(name, P, M), FULL)) == 3 * (M + P - 1)
     for V in (2, 3):
         equal = {"F": 1, "B": 1}
-        assert makespan(spans(single(f"interleaved(chunks: {V})", P, M, V), equal)) == max(2 * V * M + 2 * (P - 1), 2 * V * P + 2 * (M - 1))
+        assert makespan(spans(single(f"interleaved(chunks: {V})", P, M, V), equal)) == max(
+            2 * V * M + 2 * (P - 1), 2 * V * P + 2 * (M - 1)
+        )
         if M >= P:
             for name in ("gpipe", "breadth_first"):
                 assert makespan(spans(single(f"{name}(chunks: {V})", P, M, V), FULL)) == 3 * (M * V + P - 1)
@@ -82,10 +85,12 @@ def test_closed_forms(single, P, M):
 @pytest.mark.parametrize("P", (1, 2, 3, 4, 8))
 def test_idle_time_within_the_span_of_a_rank(single, P):
     M = 3 * P
-    idle = lambda name, V=1: max(end - start - busy for start, end, busy in spans(single(name, P, M, V), UNIT))
-    assert idle("1f1b") == 3 * (P - 1)                             # (P-1)(F+I+W)
-    assert idle("zb_h1") == P - 1                                  # (P-1)(F+I-W)
-    assert idle("zb_h2") == 0                                      # (P-1)(F+I-2W)
+    idle = lambda name, V=1: max(
+        end - start - busy for start, end, busy in spans(single(name, P, M, V), UNIT)
+    )
+    assert idle("1f1b") == 3 * (P - 1)  # (P-1)(F+I+W)
+    assert idle("zb_h1") == P - 1  # (P-1)(F+I-W)
+    assert idle("zb_h2") == 0  # (P-1)(F+I-2W)
     assert idle("zb_v", 2) == 0
 
 
@@ -103,20 +108,31 @@ TABLE_8 = [
 ]
 
 
-@pytest.mark.parametrize("P, M, F, I, W, comm, one, h1, h2", TABLE_5 + [(P, M, 2 * F, 2 * I, 2 * W, *rest) for P, M, F, I, W, *rest in TABLE_8])
+@pytest.mark.parametrize(
+    "P, M, F, I, W, comm, one, h1, h2",
+    TABLE_5 + [(P, M, 2 * F, 2 * I, 2 * W, *rest) for P, M, F, I, W, *rest in TABLE_8],
+)
 def test_published_bubble_rates_of_the_zero_bubble_schedules(single, P, M, F, I, W, comm, one, h1, h2):
     times = {"F": F, "I": I, "W": W, "B": I + W}
-    found = [round(bubble_rate(spans(single(name, P, M), times, comm), M * (F + I + W)), 4) for name in ("1f1b", "zb_h1", "zb_h2")]
+    found = [
+        round(bubble_rate(spans(single(name, P, M), times, comm), M * (F + I + W)), 4)
+        for name in ("1f1b", "zb_h1", "zb_h2")
+    ]
     assert found == [one, h1, h2]
 
 
 @pytest.mark.parametrize("P, M, T", [(4, 10, 66), (8, 20, 134)])
 def test_dualpipev_idles_as_its_authors_say(single, P, M, T):
     found = spans(single("dualpipev", P, M, 2), UNIT, overlapped=3)
-    assert makespan(found) == T and {T - busy for _, _, busy in found} == {2 * (P - 1)}           # (PP/2 - 1)(F&B + B - 3W), PP = 2P
+    assert makespan(found) == T and {T - busy for _, _, busy in found} == {
+        2 * (P - 1)
+    }  # (PP/2 - 1)(F&B + B - 3W), PP = 2P
 
 
-@pytest.mark.parametrize("P, M, rate, peak", [(4, 12, 0.1325, 0.5), (8, 24, 0.1579, 0.5), (16, 48, 0.1700, 0.375), (32, 96, 0.1760, 0.375)])
+@pytest.mark.parametrize(
+    "P, M, rate, peak",
+    [(4, 12, 0.1325, 0.5), (8, 24, 0.1579, 0.5), (16, 48, 0.1700, 0.375), (32, 96, 0.1760, 0.375)],
+)
 def test_published_bubble_rates_and_peaks_of_v_min(single, P, M, rate, peak):
     program = single("v_min", P, M, 2)
     assert round(bubble_rate(spans(program, UNIT), 6 * M), 4) == rate
@@ -149,7 +165,11 @@ def test_hanayo_and_v_min_are_their_clocks(single, rows, P, M, V):
         ticks = {}
         for m in range(M):
             for s, other in ((r, 2 * P - 1 - r), (2 * P - 1 - r, r)):
-                for tick, text in ((s, f"{s}F{m}"), (s + 2 * h, f"{other}I{m}"), (s + 2 * h + 2 * (h % 3), f"{other}W{m}")):
+                for tick, text in (
+                    (s, f"{s}F{m}"),
+                    (s + 2 * h, f"{other}I{m}"),
+                    (s + 2 * h + 2 * (h % 3), f"{other}W{m}"),
+                ):
                     assert tick + 6 * m not in ticks
                     ticks[tick + 6 * m] = text
         expected.append([ticks[t] for t in sorted(ticks)])

@@ -23,13 +23,31 @@ def pipeline(ranks: int, mbs: int, *, gpipe=False, encoder=False, text_only=(), 
         for m in mine:
             order.op(Kind.B, 0, m)
         order.end_rank()
-    layers = tuple(Layer(f"l{i}", modality="vision" if encoder and i < depth else None) for i in range((ranks + encoder) * depth))
-    stages = [Stage("backbone", (r + encoder) * depth, (r + encoder + 1) * depth, rank=r) for r in range(ranks)]
+    layers = tuple(
+        Layer(f"l{i}", modality="vision" if encoder and i < depth else None)
+        for i in range((ranks + encoder) * depth)
+    )
+    stages = [
+        Stage("backbone", (r + encoder) * depth, (r + encoder + 1) * depth, rank=r) for r in range(ranks)
+    ]
     if encoder:
         stages.insert(0, Stage("encoder", 0, depth, owner=tuple(m % ranks for m in range(mbs))))
-    return Program(ranks, mbs, layers, tuple(stages), order.build(), modalities={"vision": frozenset(seen)} if text_only else {},
-                   inserted=True, reductions_inserted=True)
+    return Program(
+        ranks,
+        mbs,
+        layers,
+        tuple(stages),
+        order.build(),
+        modalities={"vision": frozenset(seen)} if text_only else {},
+        inserted=True,
+        reductions_inserted=True,
+    )
 
 
 def frozen_to(program: Program, frozen) -> Program:
-    return restrict(program, with_trainable(program.layers, [l.trainable and i not in frozen for i, l in enumerate(program.layers)]))
+    return restrict(
+        program,
+        with_trainable(
+            program.layers, [l.trainable and i not in frozen for i, l in enumerate(program.layers)]
+        ),
+    )

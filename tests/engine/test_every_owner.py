@@ -12,19 +12,34 @@ from interlock.rules.communication import Transfers
 from interlock.rules.waits import MODELS, wait_graph
 
 OWN, ONE = "", ", gather_on: seam, scatter_on: seam"
-SHAPES = [(2, 4, (1, 0, 2, 1), "zb_h1"), (2, 4, (), "1f1b"), (3, 3, (), "backwards"), (3, 3, (), "gpipe"), (3, 3, (), "1f1b"), (3, 4, (1, 2, 0, 1), "1f1b"), (4, 3, (), "zb_h2")]
+SHAPES = [
+    (2, 4, (1, 0, 2, 1), "zb_h1"),
+    (2, 4, (), "1f1b"),
+    (3, 3, (), "backwards"),
+    (3, 3, (), "gpipe"),
+    (3, 3, (), "1f1b"),
+    (3, 4, (1, 2, 0, 1), "1f1b"),
+    (4, 3, (), "zb_h2"),
+]
 
 BACKWARDS = """skeleton backwards(P, M) sharded place map(r, c) = P - 1 - r {
   rank r { for i in 0 ..< min(M, r) { F(i) }  for i in 0 ..< M { if i + r < M { F(i + r) } B(i) } } }
-"""                                              # 1F1B, its first stage on the last rank
+"""  # 1F1B, its first stage on the last rank
 
 
 def late(P: int, M: int, how: str, freeze: str, images=(), body="1f1b"):
     """owner map -> program."""
     more = f"images {list(images)}" if images else ""
-    return cache(lambda owner: judging.schedule(BACKWARDS + f"""schedule s {{ ranks {P} microbatches {M} communicator seam = ranks 0..{P - 1} {more}
+    return cache(
+        lambda owner: (
+            judging.schedule(
+                BACKWARDS
+                + f"""schedule s {{ ranks {P} microbatches {M} communicator seam = ranks 0..{P - 1} {more}
       model {{ layer vit {{ modality vision }} layers llm[{P}] {{ }} }}
-      cut {{ encoder = vit : transpose(owner: {list(owner)}, gather: late{how})  backbone = llm : {body} }} {freeze} }}""").program)
+      cut {{ encoder = vit : transpose(owner: {list(owner)}, gather: late{how})  backbone = llm : {body} }} {freeze} }}"""
+            ).program
+        )
+    )
 
 
 @pytest.mark.parametrize("how", [OWN, ONE, OWN + ", post: early"], ids=["own", "one", "early"])
@@ -54,10 +69,12 @@ def each_owner_map(how, freeze, P, M, images, body):
                 fails = fails or not graph.solve(waits).acyclic
             else:
                 name = every_owner.names(facts, waits).tolist()
-                assert all(times[name[a]] < times[name[b]] for a, b in zip(waits.src.tolist(), waits.dst.tolist())), (P, M, model, whole)
+                assert all(
+                    times[name[a]] < times[name[b]] for a, b in zip(waits.src.tolist(), waits.dst.tolist())
+                ), (P, M, model, whole)
         assert (times is None) == fails, (P, M, model)
         if how != ONE and model != "blocking":
-            assert times is not None                        # T8
+            assert times is not None  # T8
 
 
 def test_the_maps_cover_every_two_microbatches():
@@ -65,7 +82,11 @@ def test_the_maps_cover_every_two_microbatches():
         maps = list(every_owner.covering([0] * M, range(M), 3, {1}))
         for a, b in combinations(range(M), 2):
             seen = {(owner[a], owner[b]) for owner in maps}
-            assert {(0, 0), (1, 1), (2, 2)} <= seen and any(x == 1 != y for x, y in seen) and any(x != 1 == y for x, y in seen)
+            assert (
+                {(0, 0), (1, 1), (2, 2)} <= seen
+                and any(x == 1 != y for x, y in seen)
+                and any(x != 1 == y for x, y in seen)
+            )
 
 
 def test_microbatches_that_do_not_visit_keep_their_owner():

@@ -6,7 +6,8 @@ import pytest
 
 from agreement.generate import random_program
 from engine.programs import pipeline
-from interlock.check import Disagreement, check_program
+from interlock.check.program import Disagreement, check_program
+from interlock.check.verdict import Verdict
 from interlock.engine import smt
 from interlock.engine.smt import query as smt_query
 from interlock.engine.smt import second
@@ -16,7 +17,6 @@ from interlock.program.facts import Facts
 from interlock.program.transfers import insert
 from interlock.rules.communication import Transfers
 from interlock.rules.waits import wait_graph
-from interlock.verdict import Verdict
 
 pytest.importorskip("cvc5")
 
@@ -47,7 +47,12 @@ def test_times_of_cvc5_are_a_certificate(monkeypatch):
     monkeypatch.setattr(smt_query.Session, "check", lambda self: Unknown("z3 gave up"))
     assert isinstance(smt.solve(waits_of(program)), Unknown)
     solution = smt.solve(waits_of(program), second=True)
-    claim = {"claim": "valid", "model": "pair", "times": solution.time[:len(program.order)].tolist(), "launches": {}}
+    claim = {
+        "claim": "valid",
+        "model": "pair",
+        "times": solution.time[: len(program.order)].tolist(),
+        "launches": {},
+    }
     assert judge(program.plain(), claim).accepted
 
 
@@ -76,7 +81,9 @@ def test_both_solvers_on_random_programs():
         program, _ = random_program(Random(seed))
         if program.inserted or len(program.order) > 60:
             continue
-        queries = [smt.dependency_query(waits_of(program, model)) for model in ("buffered", "pair")] + [smt.footprint_query(program)] * (not program.fragment)
+        queries = [smt.dependency_query(waits_of(program, model)) for model in ("buffered", "pair")] + [
+            smt.footprint_query(program)
+        ] * (not program.fragment)
         for query in queries:
             assert type(decide(query)) is type(second.decide(query, 5_000)), seed
             asked += 1

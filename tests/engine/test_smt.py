@@ -64,8 +64,28 @@ def crossed() -> Program:
     """1F1B written naively: rank 0 sends 0F1 before it receives the gradient of 0F0, rank 1 the other way round."""
     base, order = pipeline(2, 2), OrderBuilder()
     K = Kind
-    for ops in ([(K.F, 0, 0), (K.SEND_F, 0, 0), (K.F, 0, 1), (K.SEND_F, 0, 1), (K.RECV_B, 0, 0), (K.B, 0, 0), (K.RECV_B, 0, 1), (K.B, 0, 1)],
-                [(K.RECV_F, 1, 0), (K.F, 1, 0), (K.B, 1, 0), (K.SEND_B, 1, 0), (K.RECV_F, 1, 1), (K.F, 1, 1), (K.B, 1, 1), (K.SEND_B, 1, 1)]):
+    for ops in (
+        [
+            (K.F, 0, 0),
+            (K.SEND_F, 0, 0),
+            (K.F, 0, 1),
+            (K.SEND_F, 0, 1),
+            (K.RECV_B, 0, 0),
+            (K.B, 0, 0),
+            (K.RECV_B, 0, 1),
+            (K.B, 0, 1),
+        ],
+        [
+            (K.RECV_F, 1, 0),
+            (K.F, 1, 0),
+            (K.B, 1, 0),
+            (K.SEND_B, 1, 0),
+            (K.RECV_F, 1, 1),
+            (K.F, 1, 1),
+            (K.B, 1, 1),
+            (K.SEND_B, 1, 1),
+        ],
+    ):
         for kind, stage, mb in ops:
             order.op(kind, stage, mb)
         order.op(K.REDUCE, stage)
@@ -78,7 +98,12 @@ def test_dep_times_are_a_certificate():
     for model in MODELS:
         solution = smt.solve(waits_of(program, model))
         assert solution.acyclic
-        claim = {"claim": "valid", "model": model, "times": solution.time[:len(program.order)].tolist(), "launches": {}}
+        claim = {
+            "claim": "valid",
+            "model": model,
+            "times": solution.time[: len(program.order)].tolist(),
+            "launches": {},
+        }
         assert judge(program.plain(), claim).accepted
 
 
@@ -98,7 +123,9 @@ def test_engines_agree_on_random_programs():
         transfers = communication.Transfers(facts)
         foot = smt.footprint_agrees(program)
         found = {f.code for f in [*dependency.check(facts), *footprint.check(facts)] if f.is_error} & PRESENCE
-        assert (set() if isinstance(foot, smt.Agrees) else set(foot.codes)) == (set() if program.fragment else found), seed
+        assert (set() if isinstance(foot, smt.Agrees) else set(foot.codes)) == (
+            set() if program.fragment else found
+        ), seed
         for model in MODELS if not any(f.is_error for f in communication.check(facts, transfers)) else ():
             waits = wait_graph(facts, transfers, model)
             solution = smt.solve(waits)
@@ -136,20 +163,27 @@ def test_invariance_agrees_with_enumeration():
         if expected is None:
             assert isinstance(answer, smt.Holds), seed
         else:
-            assert isinstance(answer, smt.Fails) and len(answer.bits) == expected and set(answer.bits) <= set(layers), seed
+            assert (
+                isinstance(answer, smt.Fails)
+                and len(answer.bits) == expected
+                and set(answer.bits) <= set(layers)
+            ), seed
     assert 25 < held < 75
 
 
-@pytest.mark.parametrize("kind, span, frozen, code", [
-    (Kind.SEND_B, lambda s: range(s.first + 1), 1, "IL401"),          # `<=` for `<`
-    (Kind.WAIT_B, lambda s: range(s.first + 1), 1, "IL312"),
-    (Kind.RECV_B, lambda s: range(s.first), 0, "IL401"),
-    (Kind.B, lambda s: range(s.first), 0, "IL601"),
-    (Kind.B, lambda s: range(s.last + 1), 1, "IL401"),
-    (Kind.W, lambda s: range(s.last), 1, "IL308"),                    # the W half where the gradient only passes through
-    (Kind.REDUCE, lambda s: range(s.last), 1, "IL308"),
-    (Kind.REDUCE, lambda s: range(s.first, s.last - 1), 0, "IL308"),
-])
+@pytest.mark.parametrize(
+    "kind, span, frozen, code",
+    [
+        (Kind.SEND_B, lambda s: range(s.first + 1), 1, "IL401"),  # `<=` for `<`
+        (Kind.WAIT_B, lambda s: range(s.first + 1), 1, "IL312"),
+        (Kind.RECV_B, lambda s: range(s.first), 0, "IL401"),
+        (Kind.B, lambda s: range(s.first), 0, "IL601"),
+        (Kind.B, lambda s: range(s.last + 1), 1, "IL401"),
+        (Kind.W, lambda s: range(s.last), 1, "IL308"),  # the W half where the gradient only passes through
+        (Kind.REDUCE, lambda s: range(s.last), 1, "IL308"),
+        (Kind.REDUCE, lambda s: range(s.first, s.last - 1), 0, "IL308"),
+    ],
+)
 def test_a_wrong_gate_is_found(monkeypatch, kind, span, frozen, code):
     program = pipeline(3, 3)
     monkeypatch.setitem(GATES, kind, span)
@@ -170,8 +204,12 @@ def test_a_wrong_footprint_is_found(monkeypatch):
 
 
 def test_a_tie_is_reduced_while_one_of_its_stages_trains():
-    program = replace(pipeline(3, 2), ties=(Tie("emb", (0, 2), 1),), names=("emb",),
-                      communicators=(Communicator("default", (0, 1, 2)), Communicator("emb", (0, 2))))
+    program = replace(
+        pipeline(3, 2),
+        ties=(Tie("emb", (0, 2), 1),),
+        names=("emb",),
+        communicators=(Communicator("default", (0, 1, 2)), Communicator("emb", (0, 2))),
+    )
     written = insert(program)
     assert smt.invariant(program, range(3)) == smt.Holds(1)
     for frozen in (s for n in range(4) for s in combinations(range(3), n)):
@@ -193,11 +231,13 @@ def test_bits_and_operations_of_a_failure():
 
 def test_an_order_that_is_no_certificate():
     lists = lists_of(pipeline(2, 2))
-    lists[1][0], lists[1][1] = lists[1][1], lists[1][0]                           # 1B0 before 1F0
+    lists[1][0], lists[1][1] = lists[1][1], lists[1][0]  # 1B0 before 1F0
     answer = smt.invariant(with_lists(pipeline(2, 2), lists), [0])
-    assert (answer.bits, answer.code) == ((), "IL307") and {"1F0", "1B0"} >= {answer.program.show(r) for r in answer.rows}
+    assert (answer.bits, answer.code) == ((), "IL307") and {"1F0", "1B0"} >= {
+        answer.program.show(r) for r in answer.rows
+    }
     lists = lists_of(pipeline(2, 2))
-    lists[0].insert(0, lists[0].pop())                                            # 0B1 first of all
+    lists[0].insert(0, lists[0].pop())  # 0B1 first of all
     assert smt.invariant(with_lists(pipeline(2, 2), lists), [0]).code == "IL307"
 
 
@@ -208,7 +248,9 @@ def test_invariance_is_asked_of_trained_layers_of_whole_programs():
     with pytest.raises(ValueError, match="not a trained layer: 0"):
         smt.invariant(frozen_to(program, {0}), [0])
     for whole, model in ((insert(program), None), (replace(program, fragment=True), "pair")):
-        with pytest.raises(ValueError, match="a complete program, under a model if its transfers are written"):
+        with pytest.raises(
+            ValueError, match="a complete program, under a model if its transfers are written"
+        ):
             smt.invariant(whole, [0], model=model)
 
 
@@ -227,8 +269,11 @@ def test_the_query_does_not_grow_with_microbatches():
 
 def test_out_of_time_is_unknown():
     waits = waits_of(pipeline(2, 2))
-    for answer in (smt.solve(waits, timeout_ms=0), smt.invariant(pipeline(2, 2), [0], timeout_ms=0),
-                   smt.footprint_agrees(insert(pipeline(2, 2)), timeout_ms=0)):
+    for answer in (
+        smt.solve(waits, timeout_ms=0),
+        smt.invariant(pipeline(2, 2), [0], timeout_ms=0),
+        smt.footprint_agrees(insert(pipeline(2, 2)), timeout_ms=0),
+    ):
         assert isinstance(answer, smt.Unknown) and "0 ms" in answer.reason
 
 

@@ -9,34 +9,56 @@ import pytest
 
 from agreement.generate import random_program, schedule
 from engine.programs import frozen_to, pipeline
-from interlock.check import Limits, check_program
+from interlock.check.pipeline import Options, check_file
+from interlock.check.program import Limits, check_program
+from interlock.check.verdict import Verdict
 from interlock.engine import smt
 from interlock.engine.smt import live
 from interlock.engine.smt.query import Sat, Session, Unsat, add, decide
 from interlock.engine.smt.sizes import Bytes
 from interlock.kernel.listing import view
 from interlock.kernel.memory import peaks as kernel_peaks
-from interlock.pipeline import Options, check_file
 from interlock.program.facts import Facts
 from interlock.program.ir import Memory, Program, Size
 from interlock.program.transfers import insert
 from interlock.rules import communication, dependency, footprint
 from interlock.rules.memory import Usage
-from interlock.verdict import Verdict
 
 
 def weighed(program: Program, rng: Random, several=True) -> Program:
     size = lambda top: Size(rng.randint(0, top), rng.choice((0, 0, rng.randint(0, 3))))
     again = rng.random() < 0.5
-    layers = tuple(replace(l, weights=rng.randint(0, 5), activation=size(9), until_weight=size(4), output=size(4), workspace=size(2),
-                           recompute=again and rng.random() < 0.6) for l in program.layers)
+    layers = tuple(
+        replace(
+            l,
+            weights=rng.randint(0, 5),
+            activation=size(9),
+            until_weight=size(4),
+            output=size(4),
+            workspace=size(2),
+            recompute=again and rng.random() < 0.6,
+        )
+        for l in program.layers
+    )
     images = tuple(rng.randint(0, 3) if several else 2 for _ in range(program.microbatches))
-    return replace(program, layers=layers, images=images, memory=Memory((None,) * program.ranks, rng.choice(((1, 1), (1, 2))), (rng.randint(0, 3), 2)))
+    return replace(
+        program,
+        layers=layers,
+        images=images,
+        memory=Memory((None,) * program.ranks, rng.choice(((1, 1), (1, 2))), (rng.randint(0, 3), 2)),
+    )
 
 
 def correct(program: Program) -> bool:
     facts = Facts(program)
-    return not any(f.is_error for f in (*dependency.check(facts), *footprint.check(facts), *communication.check(facts, communication.Transfers(facts))))
+    return not any(
+        f.is_error
+        for f in (
+            *dependency.check(facts),
+            *footprint.check(facts),
+            *communication.check(facts, communication.Transfers(facts)),
+        )
+    )
 
 
 def peaks(program: Program) -> list[int]:
@@ -60,7 +82,11 @@ def test_ranks_over_their_limit_on_random_programs():
         assert isinstance(answer, (smt.Fits, smt.Over))
         for rank, row in answer.rows.items() if expected else ():
             usage = Usage(Facts(program))
-            assert row < 0 or program.rank_of(row) == rank and usage.static[rank] + usage.live[row] > limits[rank]
+            assert (
+                row < 0
+                or program.rank_of(row) == rank
+                and usage.static[rank] + usage.live[row] > limits[rank]
+            )
         asked, over = asked + 1, over + bool(expected)
     assert asked > 60 and 20 < over < asked
 
@@ -77,8 +103,21 @@ def test_the_largest_size_that_fits(property):
         layers = (0, 1, 2)
 
         def with_size(value: int) -> list[int]:
-            change = lambda l: {property: value if property == "weights" else replace(getattr(l, property), fixed=value)}
-            return kernel_peaks(view(replace(program, layers=tuple(replace(l, **change(l)) if i in layers else l for i, l in enumerate(program.layers))).plain()))
+            change = lambda l: {
+                property: value if property == "weights" else replace(getattr(l, property), fixed=value)
+            }
+            return kernel_peaks(
+                view(
+                    replace(
+                        program,
+                        layers=tuple(
+                            replace(l, **change(l)) if i in layers else l
+                            for i, l in enumerate(program.layers)
+                        ),
+                    ).plain()
+                )
+            )
+
         fit = lambda value: all(p <= c for p, c in zip(with_size(value), capacity))
         answer = smt.largest(program, smt.Parameter("x", property, layers))
         if isinstance(answer, smt.Over):
@@ -133,7 +172,9 @@ def test_freezings_against_enumeration():
         if least is None:
             assert answer == smt.Holds(1), seed
         else:
-            assert isinstance(answer, smt.Fails) and answer.code == "IL501" and len(answer.bits) == least, seed
+            assert isinstance(answer, smt.Fails) and answer.code == "IL501" and len(answer.bits) == least, (
+                seed
+            )
     assert 10 < failed < 50
 
 
@@ -147,10 +188,23 @@ def test_open_sizes_do_find_what_rises(monkeypatch):
     """A byte more as soon as anything is frozen, and the query is sat."""
     program = insert(pipeline(2, 2))
     whole = Bytes.live
-    monkeypatch.setattr(Bytes, "live", lambda self, moment, trained=False: whole(self, moment, trained) if trained else
-                        add((1, whole(self, moment)), (1, "(ite trainable.0 0 1)")))
+    monkeypatch.setattr(
+        Bytes,
+        "live",
+        lambda self, moment, trained=False: (
+            whole(self, moment, trained)
+            if trained
+            else add((1, whole(self, moment)), (1, "(ite trainable.0 0 1)"))
+        ),
+    )
     assert isinstance(decide(smt.freezing_query(program, [1])), Unsat)
-    monkeypatch.setattr(Bytes, "live", lambda self, moment, trained=False: add((1, whole(self, moment, trained)), (0 if trained else 1, "1")))
+    monkeypatch.setattr(
+        Bytes,
+        "live",
+        lambda self, moment, trained=False: add(
+            (1, whole(self, moment, trained)), (0 if trained else 1, "1")
+        ),
+    )
     answer = smt.invariant(weighed(pipeline(2, 2), Random(0)), [0, 1])
     assert isinstance(answer, smt.Fails) and answer.code == "IL606" and answer.bits == ()
 
@@ -159,7 +213,9 @@ def test_groups_can_be_asked_apart():
     program = weighed(pipeline(2, 2), Random(0))
     session = Session(smt.invariance_query(program, [0, 1], limits=[0, 0]), 10_000)
     assert isinstance(session.check(["fails.mem"]), Sat)
-    assert session.check(["fails.dep"]) == Unsat(("fails.dep",)) and session.check(["fails.foot"]) == Unsat(("fails.foot",))
+    assert session.check(["fails.dep"]) == Unsat(("fails.dep",)) and session.check(["fails.foot"]) == Unsat(
+        ("fails.foot",)
+    )
 
 
 def test_the_transfers_of_the_written_program_count():
@@ -167,7 +223,9 @@ def test_the_transfers_of_the_written_program_count():
     program = weighed(pipeline(3, 4, encoder=True), Random(3))
     written = insert(program)
     assert smt.invariant(program, range(4), written=written, limits=peaks(written)) == smt.Holds(1)
-    assert isinstance(smt.invariant(program, range(4), written=written, limits=[p - 1 for p in peaks(written)]), smt.Fails)
+    assert isinstance(
+        smt.invariant(program, range(4), written=written, limits=[p - 1 for p in peaks(written)]), smt.Fails
+    )
 
 
 def test_the_check_asks_the_solvers_for_bytes(monkeypatch):
@@ -178,7 +236,10 @@ def test_the_check_asks_the_solvers_for_bytes(monkeypatch):
     for engine in ("smt", "both"):
         assert check_program(fine, engine=engine)[0].verdict is Verdict.VALID
         assert {f.code for f in check_program(over, engine=engine)[0].errors} == {"IL501"}
-        assert {f.code for f in check_program(fine, engine=engine, limits=Limits(peak=(None, found[1] - 1)))[0].errors} == {"IL701"}
+        assert {
+            f.code
+            for f in check_program(fine, engine=engine, limits=Limits(peak=(None, found[1] - 1)))[0].errors
+        } == {"IL701"}
     monkeypatch.setattr(live, "MOST_ROWS", 3)
     answer = check_program(fine, engine="smt")[0]
     assert answer.verdict is Verdict.UNKNOWN and "put to a solver" in answer.reason
@@ -189,13 +250,21 @@ def test_limits_are_unknown_with_a_reason(monkeypatch):
     for limit, value in (("MOST_ROWS", 3), ("MOST_CELLS", 3), ("MOST_MOMENTS", 1)):
         with monkeypatch.context() as patch:
             patch.setattr(live, limit, value)
-            for answer in (smt.fits(insert(program), limits=[1, 1]), smt.invariant(program, [0]), smt.largest(insert(program), smt.Parameter("x", "output", (0,)), limits=[99, 99])):
-                assert isinstance(answer, smt.Unknown) and ("put to a solver" in answer.reason or "too many to compare" in answer.reason)
+            for answer in (
+                smt.fits(insert(program), limits=[1, 1]),
+                smt.invariant(program, [0]),
+                smt.largest(insert(program), smt.Parameter("x", "output", (0,)), limits=[99, 99]),
+            ):
+                assert isinstance(answer, smt.Unknown) and (
+                    "put to a solver" in answer.reason or "too many to compare" in answer.reason
+                )
     assert isinstance(smt.fits(insert(program), limits=[1, 1], timeout_ms=0), smt.Unknown)
 
 
 def test_the_query_does_not_grow_with_microbatches():
-    sizes = lambda m: smt.memory_query(weighed(insert(pipeline(4, m)), Random(1), several=False), limits=[1] * 4).groups
+    sizes = lambda m: (
+        smt.memory_query(weighed(insert(pipeline(4, m)), Random(1), several=False), limits=[1] * 4).groups
+    )
     small, large = sizes(16), sizes(400)
     assert {g: len(t) for g, t in small.items()} == {g: len(t) for g, t in large.items()}
 
@@ -218,7 +287,11 @@ SCHED = """schedule vlm {
 
 
 def checked(capacity: str, engine="graph"):
-    return check_file("a.sched", SCHED.replace("CAPACITY", capacity).encode(), Options(engine=engine)).checked[0].answers[0]
+    return (
+        check_file("a.sched", SCHED.replace("CAPACITY", capacity).encode(), Options(engine=engine))
+        .checked[0]
+        .answers[0]
+    )
 
 
 @pytest.mark.parametrize("engine", ["graph", "smt", "both"])
@@ -226,7 +299,9 @@ def test_for_any_freezing_rests_on_the_query(monkeypatch, engine):
     """As declared, with the encoder frozen, rank 0 needs 91 MiB; with it trained 110 MiB."""
     fits = checked("1GiB", engine)
     note = next(f for f in fits.findings if f.code == "IL607")
-    assert fits.verdict is Verdict.VALID and note.message.endswith("all 2^6 choices in one query, memory included")
+    assert fits.verdict is Verdict.VALID and note.message.endswith(
+        "all 2^6 choices in one query, memory included"
+    )
     trained = max(c["peaks"][0] for d in fits.certificates for c in d["claims"] if c["claim"] == "peak")
     declared = min(c["peaks"][0] for d in fits.certificates for c in d["claims"] if c["claim"] == "peak")
     assert declared < trained
@@ -241,7 +316,13 @@ def test_for_any_freezing_rests_on_the_query(monkeypatch, engine):
 
 def test_a_query_that_fails_is_never_valid(monkeypatch):
     whole = Bytes.live
-    monkeypatch.setattr(Bytes, "live", lambda self, moment, trained=False: add((1, whole(self, moment, trained)), (0 if trained else 1, "1")))
+    monkeypatch.setattr(
+        Bytes,
+        "live",
+        lambda self, moment, trained=False: add(
+            (1, whole(self, moment, trained)), (0 if trained else 1, "1")
+        ),
+    )
     answer = checked("1GiB")
     assert answer.verdict is Verdict.INVALID and {f.code for f in answer.errors} == {"IL606"}
     assert "than with all of them trained" in answer.errors[0].message
@@ -252,4 +333,4 @@ def test_eight_groups_at_ten_thousand_operations():
     assert len(insert(program).order) > 9_000
     began = time.perf_counter()
     assert smt.invariant(program, range(8)) == smt.Holds(1)
-    assert time.perf_counter() - began < 20                  # 0.3 s where images are alike
+    assert time.perf_counter() - began < 20  # 0.3 s where images are alike

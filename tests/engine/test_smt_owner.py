@@ -42,11 +42,19 @@ def with_prefix(program: Program) -> Program:
     out = []
     for r, ops in enumerate(lists):
         seam = lambda x: x["kind"] in kinds and x["stage"] == kinds[x["kind"]]
-        forward = sorted((x for x in ops if seam(x) and x["kind"] in (Kind.SEND_F, Kind.WAIT_F, Kind.RECV_F)), key=lambda x: x["mb"])
-        backward = sorted((x for x in ops if seam(x) and x["kind"] in (Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)), key=lambda x: x["mb"])
+        forward = sorted(
+            (x for x in ops if seam(x) and x["kind"] in (Kind.SEND_F, Kind.WAIT_F, Kind.RECV_F)),
+            key=lambda x: x["mb"],
+        )
+        backward = sorted(
+            (x for x in ops if seam(x) and x["kind"] in (Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)),
+            key=lambda x: x["mb"],
+        )
         rest = [x for x in ops if not seam(x)]
         first = [x for x in rest if (x["kind"], x["stage"]) == (Kind.F, 0)]
-        last = [x for x in rest if (x["kind"], x["stage"]) == (Kind.B, 0) or x["kind"] in (Kind.REDUCE, Kind.STEP)]
+        last = [
+            x for x in rest if (x["kind"], x["stage"]) == (Kind.B, 0) or x["kind"] in (Kind.REDUCE, Kind.STEP)
+        ]
         body = [x for x in rest if x not in first and x not in last]
         out.append(first + forward + body + backward + last)
     return with_lists(insert(program), out)
@@ -82,13 +90,20 @@ def test_the_map_is_open():
     assert isinstance(decide(query), Unsat)
 
 
-@pytest.mark.parametrize("symbol, value, owners", [
-    ("encode.1", 0, "two encodes of one owner"), ("hand_over.0", 0, "a hand-over before its encode"), ("hand_back.1", 0, "a gradient before it is made"),
-    ("decode.0", 99, "backwards out of turn"),
-])
+@pytest.mark.parametrize(
+    "symbol, value, owners",
+    [
+        ("encode.1", 0, "two encodes of one owner"),
+        ("hand_over.0", 0, "a hand-over before its encode"),
+        ("hand_back.1", 0, "a gradient before it is made"),
+        ("decode.0", 99, "backwards out of turn"),
+    ],
+)
 def test_wrong_times_are_found(symbol, value, owners):
     query = smt.owner_query(pipeline(2, 3, encoder=True))
-    query.groups["time"] = [f"(= {symbol} {value})" if term.startswith(f"(= {symbol} ") else term for term in query.groups["time"]]
+    query.groups["time"] = [
+        f"(= {symbol} {value})" if term.startswith(f"(= {symbol} ") else term for term in query.groups["time"]
+    ]
     assert isinstance(decide(query), Sat), owners
 
 
@@ -97,7 +112,7 @@ def test_where_it_is_not_asked():
         answer = smt.any_owner(program)
         assert isinstance(answer, smt.Unknown) and "Replicated region, which comes first" in answer.reason
     late = lists_of(pipeline(2, 2, encoder=True))
-    late[1].insert(1, late[1].pop(0))                        # rank 1 runs a forward of the backbone before its encode
+    late[1].insert(1, late[1].pop(0))  # rank 1 runs a forward of the backbone before its encode
     answer = smt.any_owner(with_lists(pipeline(2, 2, encoder=True), late))
     assert isinstance(answer, (smt.Unknown, smt.Fails))
     with pytest.raises(ValueError, match="owner maps are quantified"):

@@ -10,31 +10,39 @@ from agreement.generate import lists_of, schedule, stir, with_lists
 from algebra import judging
 from engine.programs import frozen_to, pipeline
 from engine.test_smt_memory import weighed
-from interlock.check import check_program
+from interlock.check.freezings import check_invariance
+from interlock.check.pipeline import Options
+from interlock.check.program import check_program
+from interlock.check.queries import queries
+from interlock.check.verdict import Verdict
 from interlock.engine import graph, smt
 from interlock.engine.smt import invariance as smt_invariance
 from interlock.engine.smt.gates import GATES
 from interlock.engine.smt.query import Sat, Session, Unsat, read
-from interlock.invariance import check_invariance
-from interlock.language.source import Sources
-from interlock.pipeline import Options
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert
-from interlock.queries import queries
 from interlock.rules import communication, dependency, footprint
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS, wait_graph
-from interlock.verdict import Verdict
+from interlock.text.source import Sources
 
-NOT_ASKED = {"IL311", "IL404"}                    # of what a lost operation brings: rules/ asks it of the fully trained program
-SHAPES = [dict(gpipe=g, **extra) for g in (False, True) for extra in ({}, {"encoder": True}, {"encoder": True, "text_only": (1,)}, {"depth": 2})]
+NOT_ASKED = {"IL311", "IL404"}  # of what a lost operation brings: rules/ asks it of the fully trained program
+SHAPES = [
+    dict(gpipe=g, **extra)
+    for g in (False, True)
+    for extra in ({}, {"encoder": True}, {"encoder": True, "text_only": (1,)}, {"depth": 2})
+]
 
 
 def errors(program, model: str) -> set[str]:
     facts = Facts(program)
     transfers = communication.Transfers(facts)
-    found = {f.code for f in (*dependency.check(facts), *footprint.check(facts), *communication.check(facts, transfers)) if f.is_error}
+    found = {
+        f.code
+        for f in (*dependency.check(facts), *footprint.check(facts), *communication.check(facts, transfers))
+        if f.is_error
+    }
     return found or (set() if graph.solve(wait_graph(facts, transfers, model)).acyclic else {"IL402"})
 
 
@@ -70,9 +78,14 @@ def test_a_lost_operation():
         program = with_lists(program, lists)
         layers = rng.sample(range(len(program.layers)), min(len(program.layers), 3))
         model = rng.choice(MODELS)
-        if {f.code for f in communication.collectives(Facts(program))} | errors(program, "buffered") & NOT_ASKED:
+        if {f.code for f in communication.collectives(Facts(program))} | errors(
+            program, "buffered"
+        ) & NOT_ASKED:
             continue
-        answer, expected = smt.invariant(replace(program, memory=None), layers, model=model), enumerated(program, layers, model)
+        answer, expected = (
+            smt.invariant(replace(program, memory=None), layers, model=model),
+            enumerated(program, layers, model),
+        )
         held += expected is None
         if expected is None:
             assert isinstance(answer, smt.Holds), seed
@@ -81,19 +94,32 @@ def test_a_lost_operation():
     assert 5 < held < 45
 
 
-@pytest.mark.parametrize("kind, span, frozen, code", [
-    (Kind.SEND_B, lambda s: range(s.first + 1), 1, "IL401"),          # `<=` for `<`: of three layers one choice tells
-    (Kind.WAIT_B, lambda s: range(s.first + 1), 1, "IL312"),
-    (Kind.RECV_B, lambda s: range(s.first), 0, "IL401"),
-    (Kind.B, lambda s: range(s.first), 0, "IL601"),
-    (Kind.REDUCE, lambda s: range(s.last), 1, "IL308"),
-    (Kind.REDUCE, lambda s: range(s.first, s.last - 1), 0, "IL308"),
-])
+@pytest.mark.parametrize(
+    "kind, span, frozen, code",
+    [
+        (
+            Kind.SEND_B,
+            lambda s: range(s.first + 1),
+            1,
+            "IL401",
+        ),  # `<=` for `<`: of three layers one choice tells
+        (Kind.WAIT_B, lambda s: range(s.first + 1), 1, "IL312"),
+        (Kind.RECV_B, lambda s: range(s.first), 0, "IL401"),
+        (Kind.B, lambda s: range(s.first), 0, "IL601"),
+        (Kind.REDUCE, lambda s: range(s.last), 1, "IL308"),
+        (Kind.REDUCE, lambda s: range(s.first, s.last - 1), 0, "IL308"),
+    ],
+)
 def test_a_wrong_gate_is_found(monkeypatch, kind, span, frozen, code):
     program = insert(pipeline(3, 3))
     monkeypatch.setitem(GATES, kind, span)
     answer = smt.invariant(program, range(3), model="rank")
-    assert isinstance(answer, smt.Fails) and len(answer.bits) == frozen and answer.code == code and answer.program is program
+    assert (
+        isinstance(answer, smt.Fails)
+        and len(answer.bits) == frozen
+        and answer.code == code
+        and answer.program is program
+    )
 
 
 ONE_OF_FOUR = """schedule s { ranks 2  microbatches 2  modality vision in microbatches 0
@@ -108,7 +134,12 @@ ONE_OF_FOUR = """schedule s { ranks 2  microbatches 2  modality vision in microb
 def test_a_deadlock_of_one_choice_of_bits_alone():
     """1SEND_B0 is there while a is trained, 2SEND_B1 while b is: with both, each rank sends before it receives."""
     program = judging.schedule(ONE_OF_FOUR).program
-    assert [errors(frozen_to(program, frozen), "pair") for frozen in ((), (0,), (1,), (0, 1))] == [{"IL402"}, set(), set(), set()]
+    assert [errors(frozen_to(program, frozen), "pair") for frozen in ((), (0,), (1,), (0, 1))] == [
+        {"IL402"},
+        set(),
+        set(),
+        set(),
+    ]
     answer = smt.invariant(program, [0, 1], model="pair")
     assert (answer.bits, answer.code) == ((), "IL402")
     assert {"1SEND_B0", "2SEND_B1"} <= {program.show(r) for r in answer.rows}
@@ -133,6 +164,7 @@ def test_a_launch_is_there_while_one_of_its_members_is(monkeypatch):
         g = list(waits.launches).index(program.order.launch[row])
         time[waits.n + 2 * g + 1] = -1
         return replace(solution, time=time)
+
     monkeypatch.setattr(smt_invariance.graph_engine, "solve", late)
     for kind, ever in ((Kind.SEND_F, True), (Kind.SEND_B, False)):
         row = int((program.order.kind == kind).nonzero()[0][0])
@@ -149,7 +181,9 @@ def test_bytes_are_asked_too():
     layers = range(len(program.layers))
     assert smt.invariant(program, layers, model="pair", limits=peaks) == smt.Holds(1)
     for r in range(3):
-        answer = smt.invariant(program, layers, model="pair", limits=[p - (q == r) for q, p in enumerate(peaks)])
+        answer = smt.invariant(
+            program, layers, model="pair", limits=[p - (q == r) for q, p in enumerate(peaks)]
+        )
         assert isinstance(answer, smt.Fails) and answer.code == "IL501" and answer.bits == ()
 
 
@@ -160,7 +194,11 @@ def test_the_failing_freezing_is_shown(monkeypatch):
     peaks = Usage(Facts(program)).peaks
     assert check_invariance(program, [0, 1], under=under, peak=peaks).verdict is Verdict.VALID
     answer = check_invariance(program, [0, 1], under=under, peak=[p - 1 for p in peaks])
-    assert answer.verdict is Verdict.INVALID and [f.code for f in answer.errors] == ["IL606", "IL701"] and answer.certificates
+    assert (
+        answer.verdict is Verdict.INVALID
+        and [f.code for f in answer.errors] == ["IL606", "IL701"]
+        and answer.certificates
+    )
     monkeypatch.setitem(GATES, Kind.SEND_B, lambda s: range(s.first + 1))
     answer = check_invariance(program, [0, 1], under=under)
     assert answer.verdict is Verdict.INVALID and [f.code for f in answer.errors] == ["IL606"]
@@ -174,7 +212,9 @@ def test_fragments_are_unknown():
 
 
 def test_it_does_not_grow_with_the_microbatches():
-    small, large = (smt.invariance_query(insert(pipeline(4, m)), range(4), model="rank").groups for m in (8, 800))
+    small, large = (
+        smt.invariance_query(insert(pipeline(4, m)), range(4), model="rank").groups for m in (8, 800)
+    )
     assert {g: len(t) for g, t in small.items()} == {g: len(t) for g, t in large.items()}
 
 
@@ -183,7 +223,14 @@ def test_what_is_emitted():
       model { layer vit { } layers llm[2] { } }
       cut { e = vit : transpose(gather: late, gather_on: seam, scatter_on: seam)  b = llm : 1f1b }
       for any freezing of vit, llm }"""
-    found = {q.name: q.text for q in queries("a.sched", text.encode(), Sources(), Options(models=("edge", "pair")))}
-    assert "(set-info :status unsat)" in found["s.invariance-edge"] and "under the model edge" in found["s.invariance-edge"]
+    found = {
+        q.name: q.text for q in queries("a.sched", text.encode(), Sources(), Options(models=("edge", "pair")))
+    }
+    assert (
+        "(set-info :status unsat)" in found["s.invariance-edge"]
+        and "under the model edge" in found["s.invariance-edge"]
+    )
     assert read(found["s.invariance-edge"]) == ["unsat"]
-    assert found["s.invariance-pair"].endswith("; not written: with all of these layers trained it is invalid\n")
+    assert found["s.invariance-pair"].endswith(
+        "; not written: with all of these layers trained it is invalid\n"
+    )

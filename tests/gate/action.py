@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+
 from command import ROOT
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -27,8 +28,16 @@ class Ran:
     summary: str = ""
 
 
-def run(repository: Path, temp: Path, python: str, *, given: dict[str, str] | None = None, skip: dict[str, dict[str, str]] | None = None,
-        event: str = "{}", **env: str) -> Ran:
+def run(
+    repository: Path,
+    temp: Path,
+    python: str,
+    *,
+    given: dict[str, str] | None = None,
+    skip: dict[str, dict[str, str]] | None = None,
+    event: str = "{}",
+    **env: str,
+) -> Ran:
     """Runs the action in a repository. `python`: what setup-python would give; `skip`: outputs of steps that are not run again, by id; `env`: further variables of the runner."""
     inputs = {name: i.get("default", "") for name, i in ACTION["inputs"].items()} | (given or {})
     outputs: dict[str, dict[str, str]] = {"python": {"python-path": python}} | (skip or {})
@@ -61,14 +70,32 @@ def run(repository: Path, temp: Path, python: str, *, given: dict[str, str] | No
             continue
         assert step["shell"] == "bash"
         (temp / "output").write_text("")
-        around = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GITHUB_", "INTERLOCK_"))} | {
-            "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_OUTPUT": str(temp / "output"), "GITHUB_STEP_SUMMARY": str(temp / "summary.md"),
-            "GITHUB_EVENT_PATH": str(temp / "event.json"), "GITHUB_WORKSPACE": str(repository), "RUNNER_TEMP": str(temp)} | env
-        done = subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=repository, capture_output=True, text=True, encoding="utf-8",
-                              env=around | {k: filled(v) for k, v in step.get("env", {}).items()}, timeout=300)
+        around = (
+            {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "GITHUB_", "INTERLOCK_"))}
+            | {
+                "GITHUB_ACTION_PATH": str(ROOT),
+                "GITHUB_OUTPUT": str(temp / "output"),
+                "GITHUB_STEP_SUMMARY": str(temp / "summary.md"),
+                "GITHUB_EVENT_PATH": str(temp / "event.json"),
+                "GITHUB_WORKSPACE": str(repository),
+                "RUNNER_TEMP": str(temp),
+            }
+            | env
+        )
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            env=around | {k: filled(v) for k, v in step.get("env", {}).items()},
+            timeout=300,
+        )
         ran.steps.append(step["name"])
         ran.out += done.stdout
-        outputs[step.get("id", step["name"])] = dict(line.split("=", 1) for line in (temp / "output").read_text().splitlines())
+        outputs[step.get("id", step["name"])] = dict(
+            line.split("=", 1) for line in (temp / "output").read_text().splitlines()
+        )
         if done.returncode:
             ran.code = done.returncode
             assert step["name"] == "Verdict", f"{step['name']}: {done.stdout}{done.stderr}"

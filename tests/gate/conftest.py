@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from gate.scratch import Result
 
+from gate.scratch import Result
 from interlock import cli
 
 
@@ -25,4 +25,5 @@ def run(tmp_path, monkeypatch, capsys):
             code = stopped.code
         captured = capsys.readouterr()
         return Result(code, captured.out, captured.err)
+
     return go

@@ -10,17 +10,30 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from command import ROOT
 from gate import action, package
 from gate.scratch import BAD, GOOD, GROWS
 
-PUBLISHED = re.sub(r"(?m)^(#|  expect).*\n", "", (ROOT / "tests" / "cases" / "published-list-2.sched").read_text(encoding="utf-8"))      # IL402
+PUBLISHED = re.sub(
+    r"(?m)^(#|  expect).*\n",
+    "",
+    (ROOT / "tests" / "cases" / "published-list-2.sched").read_text(encoding="utf-8"),
+)  # IL402
 
-pytestmark = pytest.mark.skipif(not shutil.which("bash") or not shutil.which("git"), reason="wants bash and git")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("bash") or not shutil.which("git"), reason="wants bash and git"
+)
 
 
 def git(folder: Path, *args: str) -> str:
-    return subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false", *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false", *args],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
 
 
 def commit(folder: Path, files: dict[str, str]) -> str:
@@ -49,7 +62,15 @@ def go(repository, tmp_path, monkeypatch):
 
     def run(event: dict | None = None, **given: str) -> action.Ran:
         given = {name.replace("_", "-"): value for name, value in given.items()}
-        return action.run(repository, tmp_path / "temp", sys.executable, given=given, skip={"install": {"python": str(wrapper)}}, event=json.dumps(event or {}))
+        return action.run(
+            repository,
+            tmp_path / "temp",
+            sys.executable,
+            given=given,
+            skip={"install": {"python": str(wrapper)}},
+            event=json.dumps(event or {}),
+        )
+
     return run
 
 
@@ -70,13 +91,21 @@ def repaired(text: str, help: str) -> str:
 def test_installed_red_and_green(repository, tmp_path, request):
     """Every step as GitHub runs it, the installation from the action's path included; thorough: with what Interlock needs."""
     commit(repository, {"good.sched": GOOD, "bad.sched": BAD})
-    path = {"GITHUB_ACTION_PATH": str(package.copy(tmp_path / "action", whole=request.config.getoption("--thorough")))}
+    path = {
+        "GITHUB_ACTION_PATH": str(
+            package.copy(tmp_path / "action", whole=request.config.getoption("--thorough"))
+        )
+    }
     ran = action.run(repository, tmp_path / "temp", sys.executable, **path)
-    assert ran.steps == ["Install Interlock", "Check", "Summary", "Verdict"] and list(ran.used) == ["actions/setup-python@v5"]
+    assert ran.steps == ["Install Interlock", "Check", "Summary", "Verdict"] and list(ran.used) == [
+        "actions/setup-python@v5"
+    ]
     assert ran.code == 1 and "::error title=Interlock (IL307),file=bad.sched,line=5," in ran.out
     commit(repository, {"bad.sched": repaired(BAD, "run 0F1 before 0B0 on rank 0")})
     python = tmp_path / "temp" / "interlock" / "bin" / "python"
-    ran = action.run(repository, tmp_path / "temp", sys.executable, skip={"install": {"python": str(python)}}, **path)
+    ran = action.run(
+        repository, tmp_path / "temp", sys.executable, skip={"install": {"python": str(python)}}, **path
+    )
     assert ran.code == 0 and "2 files: 2 valid" in ran.out
 
 
@@ -92,11 +121,25 @@ def test_red_at_the_line_then_green(go, repository, text, code, line, column):
     sarif = json.loads(Path(ran.outputs["sarif"]).read_text(encoding="utf-8"))
     [result] = sarif["runs"][0]["results"]
     where = result["locations"][0]["physicalLocation"]
-    assert (result["ruleId"], where["artifactLocation"]["uri"], where["region"]["startLine"], where["region"]["startColumn"]) == (code, "s/bad.sched", line, column)
-    assert ran.used["github/codeql-action/upload-sarif@v3"] == {"sarif_file": ran.outputs["sarif"], "category": "interlock"}
+    assert (
+        result["ruleId"],
+        where["artifactLocation"]["uri"],
+        where["region"]["startLine"],
+        where["region"]["startColumn"],
+    ) == (code, "s/bad.sched", line, column)
+    assert ran.used["github/codeql-action/upload-sarif@v3"] == {
+        "sarif_file": ran.outputs["sarif"],
+        "category": "interlock",
+    }
     # the summary: a table, and the picture of the fault
-    assert ran.summary.startswith("## Interlock failed\n") and re.search(rf"(?m)^\| s/bad\.sched \| \w+(\\_\w+)* \| invalid \| {code} \|$", ran.summary)
-    assert "| good.sched | good | valid |  |" in ran.summary and "```text" in ran.summary and re.search(r"(?m)^  rank 0  .*┃ \[", ran.summary)
+    assert ran.summary.startswith("## Interlock failed\n") and re.search(
+        rf"(?m)^\| s/bad\.sched \| \w+(\\_\w+)* \| invalid \| {code} \|$", ran.summary
+    )
+    assert (
+        "| good.sched | good | valid |  |" in ran.summary
+        and "```text" in ran.summary
+        and re.search(r"(?m)^  rank 0  .*┃ \[", ran.summary)
+    )
     # the repair that the help names
     help = re.search(r"help: (.*?)(?:%0A|$)", command)[1]
     commit(repository, {"s/bad.sched": repaired(text, help)})
@@ -115,7 +158,10 @@ def test_arguments_and_sources(go, repository):
     assert go(src="'a b' bad.sched").code == 1
     ran = go(src="'a b'", args="--comm 'rank,blocking' --format json", summary="false")
     assert ran.code == 0 and "1 file: 1 valid" in ran.out and ran.summary == ""
-    assert [a["model"] for a in json.loads(Path(ran.outputs["report"]).read_text())["files"][0]["schedules"][0]["answers"]] == ["rank", "blocking"]
+    assert [
+        a["model"]
+        for a in json.loads(Path(ran.outputs["report"]).read_text())["files"][0]["schedules"][0]["answers"]
+    ] == ["rank", "blocking"]
 
 
 def test_what_cannot_be_read_and_wrong_usage(go, repository):
@@ -149,7 +195,10 @@ def test_changed_only(go, repository):
     pull = {"pull_request": {"base": {"sha": base}}}
     ran = go(pull, changed_only="true")
     assert ran.code == 0 and "1 file: 1 valid" in ran.out
-    assert go({"before": base}, changed_only="true").out == ran.out and go(changed_only="true", base=base).out == ran.out
+    assert (
+        go({"before": base}, changed_only="true").out == ran.out
+        and go(changed_only="true", base=base).out == ran.out
+    )
     assert go(pull).code == 1
     assert "everything is checked" in go({"before": "0" * 40}, changed_only="true").out
     assert "everything is checked" in go({"before": "1" * 40}, changed_only="true").out
@@ -172,7 +221,14 @@ def test_nothing_changed(go, repository):
 
 def test_what_uses_a_changed_file_is_checked(go, repository):
     skeleton = (ROOT / "spec" / "std" / "gpipe.sched").read_text().replace("skeleton gpipe", "skeleton mine")
-    base = commit(repository, {"lib/mine.sched": skeleton, "s/user.sched": 'use "../lib/mine.sched"\n' + GOOD.replace("1f1b", "mine"), "other.sched": BAD})
+    base = commit(
+        repository,
+        {
+            "lib/mine.sched": skeleton,
+            "s/user.sched": 'use "../lib/mine.sched"\n' + GOOD.replace("1f1b", "mine"),
+            "other.sched": BAD,
+        },
+    )
     commit(repository, {"lib/mine.sched": skeleton.replace("skeleton mine", "skeleton other")})
     ran = go({"before": base}, changed_only="true", src="s")
     assert ran.code == 2 and "file=s/user.sched" in ran.out and "other.sched" not in ran.out
@@ -180,7 +236,14 @@ def test_what_uses_a_changed_file_is_checked(go, repository):
 
 def test_what_has_a_changed_profile_is_checked(go, repository):
     profile = 'format = "interlock.profile/1"\n[[layer]]\nname = "llm"\ncount = 4\nforward = 5\n'
-    base = commit(repository, {"p.toml": profile, "s/user.sched": GOOD.replace("model { layers llm[4] { } }", 'model "../p.toml"'), "other.sched": BAD})
+    base = commit(
+        repository,
+        {
+            "p.toml": profile,
+            "s/user.sched": GOOD.replace("model { layers llm[4] { } }", 'model "../p.toml"'),
+            "other.sched": BAD,
+        },
+    )
     changed = commit(repository, {"p.toml": profile.replace("llm", "vit")})
     ran = go({"before": base}, changed_only="true")
     assert ran.code == 2 and "file=s/user.sched" in ran.out and "1 file: 1 not readable" in ran.out
@@ -204,7 +267,9 @@ def test_the_excluded_stay_out(go, repository):
 
 def test_form():
     steps = action.ACTION["runs"]["steps"]
-    assert action.ACTION["runs"]["using"] == "composite" and all("description" in i and isinstance(i["default"], str) for i in action.ACTION["inputs"].values())
+    assert action.ACTION["runs"]["using"] == "composite" and all(
+        "description" in i and isinstance(i["default"], str) for i in action.ACTION["inputs"].values()
+    )
     assert all(s["shell"] == "bash" for s in steps if "run" in s)
     assert not any("${{" in s["run"] for s in steps if "run" in s), "inputs go through the environment"
     used = set(re.findall(r"inputs\.([\w-]+)", (ROOT / "action.yml").read_text(encoding="utf-8")))

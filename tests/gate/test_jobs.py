@@ -10,13 +10,16 @@ import time
 from pathlib import Path
 
 import pytest
+
 from command import ROOT
 from gate.scratch import BAD, CSV, GOOD, GROWS
+from interlock.check import pipeline
+from interlock.cli import check, parallel
 
-from interlock import pipeline
-from interlock.commands import check, parallel
-
-FILES = {f"s/{n:02}.sched": text for n, text in enumerate([GOOD, BAD, GROWS, "schedule s {", GOOD.replace("good", "again")] * 3)} | {"s/x.csv": CSV}
+FILES = {
+    f"s/{n:02}.sched": text
+    for n, text in enumerate([GOOD, BAD, GROWS, "schedule s {", GOOD.replace("good", "again")] * 3)
+} | {"s/x.csv": CSV}
 
 
 def timeless(text: str) -> str:
@@ -32,7 +35,9 @@ def test_the_same_report(run, format):
 def test_certificates_travel(run, tmp_path):
     for jobs in (1, 2):
         run("check", "s", "--jobs", jobs, "--certificate", f"certs{jobs}", FILES)
-    first, second = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("certs1", "certs2"))
+    first, second = (
+        {p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("certs1", "certs2")
+    )
     assert first == second and len(first) > 10
 
 
@@ -57,17 +62,29 @@ def faulty(monkeypatch):
         if Path(path).name == "disagrees.sched":
             raise RuntimeError("the judges disagree")
         return real(path, data, options)
+
     monkeypatch.setattr(check, "check_file", check_file)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the fault is handed to processes by forking")
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_a_process_that_dies(run, faulty, jobs):
-    done = run("check", "s", "--jobs", jobs, "--format", "json", {**FILES, "s/dies.sched": GOOD, "s/disagrees.sched": GOOD})
+    done = run(
+        "check",
+        "s",
+        "--jobs",
+        jobs,
+        "--format",
+        "json",
+        {**FILES, "s/dies.sched": GOOD, "s/disagrees.sched": GOOD},
+    )
     assert done.code == done.report["exit_code"] == 101
     assert [f["path"] for f in done.report["files"]] == sorted(FILES)
     died, disagreed = sorted(done.err.splitlines(), key=lambda line: "disagree" in line)
-    assert died == "internal error[IL902]: the process that checked it ended by SIGKILL; no verdict was reached for s/dies.sched. Please report it with the input."
+    assert (
+        died
+        == "internal error[IL902]: the process that checked it ended by SIGKILL; no verdict was reached for s/dies.sched. Please report it with the input."
+    )
     assert "RuntimeError: the judges disagree" in disagreed and "for s/disagrees.sched" in disagreed
 
 
@@ -79,7 +96,9 @@ def test_an_internal_error_leaves_the_other_files(run, faulty):
 def test_a_file_that_cannot_be_opened(run, tmp_path, monkeypatch):
     """A fault of the disk is no fault of a schedule: exit code 2, as with one process."""
     run({name: text for name, text in FILES.items()})
-    monkeypatch.setattr(check, "read", lambda path: (_ for _ in ()).throw(PermissionError(13, "Permission denied", path)))
+    monkeypatch.setattr(
+        check, "read", lambda path: (_ for _ in ()).throw(PermissionError(13, "Permission denied", path))
+    )
     for jobs in (1, 2):
         done = run("check", "s", "--jobs", jobs)
         assert done.code == 2 and "Permission denied" in done.err
@@ -90,10 +109,16 @@ def test_interrupted(tmp_path):
     """Ctrl-C goes to the whole group: 130, one line, no process and no file left."""
     for n in range(400):
         (tmp_path / f"{n}.sched").write_text(GOOD)
-    program = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from interlock import cli; cli.main(['check', '.', '--jobs', '2', '--report', 'json=out.json'])"
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from interlock import cli; cli.main(['check', '.', '--jobs', '2', '--report', 'json=out.json'])"
     program = program.replace("cli.main(", "raise SystemExit(cli.main(") + ")"
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                               env={**os.environ, "PYTHONPATH": str(ROOT / "checker")})
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "checker")},
+    )
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and len(children(process.pid)) < 2:
         time.sleep(0.02)
@@ -102,7 +127,11 @@ def test_interrupted(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
-    assert not [pid for pid in mine if runs(pid)] and not list(tmp_path.glob("out.json*")) and len(list(tmp_path.iterdir())) == 400
+    assert (
+        not [pid for pid in mine if runs(pid)]
+        and not list(tmp_path.glob("out.json*"))
+        and len(list(tmp_path.iterdir())) == 400
+    )
 
 
 def runs(pid: int) -> bool:

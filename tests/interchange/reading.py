@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.language.diagnostics import InputError
-from interlock.language.source import Sources
-from interlock.pipeline import Options, check_file
+from interlock.check.pipeline import Options, check_file
 from interlock.rules.waits import MODELS
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
 
 
 def refused(read, text: str, *args, **more) -> tuple[str, str, str]:
@@ -22,7 +22,11 @@ def refused(read, text: str, *args, **more) -> tuple[str, str, str]:
         return found[0].code, "", f"{found[0].message} | {found[0].help}"
     span = found[0].labels[0].span
     at = span.at - sources.of(span.at).base
-    return found[0].code, sources.of(span.at).text[at:at + span.width], f"{found[0].message} | {found[0].help}"
+    return (
+        found[0].code,
+        sources.of(span.at).text[at : at + span.width],
+        f"{found[0].message} | {found[0].help}",
+    )
 
 
 def verdicts(text: str, models=tuple(MODELS)) -> dict[str, str]:

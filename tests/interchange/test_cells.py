@@ -42,9 +42,29 @@ def expected(cell: str):
     return BAD
 
 
-GOOD = ["0F0", "12B345", "3I0", "3W10", "0SEND_F0", "1RECV_F1", "1SEND_B0", "0RECV_B12", "1UNSHARD", "10RESHARD", "0REDUCE_GRAD",
-        "(0F7;7B3)OVERLAP_F_B", "(7B3;0F7)OVERLAP_F_B", "(0F7;7I3)OVERLAP_F_B", "(10F17;17W13)OVERLAP_F_B", " 0F0", "0F0 ", "\t0F0  ", "",
-        "   ", "10000000F10000000"]
+GOOD = [
+    "0F0",
+    "12B345",
+    "3I0",
+    "3W10",
+    "0SEND_F0",
+    "1RECV_F1",
+    "1SEND_B0",
+    "0RECV_B12",
+    "1UNSHARD",
+    "10RESHARD",
+    "0REDUCE_GRAD",
+    "(0F7;7B3)OVERLAP_F_B",
+    "(7B3;0F7)OVERLAP_F_B",
+    "(0F7;7I3)OVERLAP_F_B",
+    "(10F17;17W13)OVERLAP_F_B",
+    " 0F0",
+    "0F0 ",
+    "\t0F0  ",
+    "",
+    "   ",
+    "10000000F10000000",
+]
 
 # cell -> what the message says, and what the help says to write
 WRONG = {
@@ -103,12 +123,42 @@ def test_wrong_cells_are_refused_with_cause_and_repair(cell):
     assert WRONG[cell][0] in cause and WRONG[cell][1] in repair
 
 
-parts = st.sampled_from(["0", "1", "7", "12", "00", "F", "B", "I", "W", "SEND_F", "RECV_B", "UNSHARD", "REDUCE_GRAD", "(", ";", ")", ")OVERLAP_F_B", " ",
-                         "_", "x", "-", "é", "٣", "日", '"'])
+parts = st.sampled_from(
+    [
+        "0",
+        "1",
+        "7",
+        "12",
+        "00",
+        "F",
+        "B",
+        "I",
+        "W",
+        "SEND_F",
+        "RECV_B",
+        "UNSHARD",
+        "REDUCE_GRAD",
+        "(",
+        ";",
+        ")",
+        ")OVERLAP_F_B",
+        " ",
+        "_",
+        "x",
+        "-",
+        "é",
+        "٣",
+        "日",
+        '"',
+    ]
+)
 
 
 @settings(max_examples=400)
-@given(st.lists(st.one_of(st.lists(parts, max_size=9).map("".join), st.sampled_from(GOOD)), max_size=8), st.sampled_from(["", "\n", "\r\n"]))
+@given(
+    st.lists(st.one_of(st.lists(parts, max_size=9).map("".join), st.sampled_from(GOOD)), max_size=8),
+    st.sampled_from(["", "\n", "\r\n"]),
+)
 @example(["(0F0", "0B0)OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B"], "\n")
 @example(["0F0" + " " * 200, " " * 200 + "0B0", " " * 300], "\r\n")
 def test_scanner_and_expression_agree(row, end):
@@ -116,10 +166,18 @@ def test_scanner_and_expression_agree(row, end):
     cells = scan(text)
     halves = iter(cells.halves.tolist())
     assert len(cells.kind) == max(len(row), 1)
-    for cell, kind, stage, mb, start, stop in zip(row, cells.kind, cells.stage, cells.mb, cells.start, cells.end):
+    for cell, kind, stage, mb, start, stop in zip(
+        row, cells.kind, cells.stage, cells.mb, cells.start, cells.end
+    ):
         want = expected(cell)
         assert text[start:stop] == cell.strip(" \t")
-        assert want == ((PAIR, *next(halves)) if kind == PAIR else int(kind) if kind in (BAD, EMPTY) else (kind, stage, mb))
+        assert want == (
+            (PAIR, *next(halves))
+            if kind == PAIR
+            else int(kind)
+            if kind in (BAD, EMPTY)
+            else (kind, stage, mb)
+        )
 
 
 @settings(max_examples=200)
@@ -139,5 +197,11 @@ def test_every_beginning_of_a_cell_is_one_or_looks_cut_off(cell):
 def test_several_lines_and_places():
     cells = scan("\ufeff0F0, 1B2 ,\r\n\n2W0")
     assert cells.line.tolist() == [0, 3, 4, 5]
-    assert list(zip(cells.start.tolist(), cells.end.tolist())) == [(1, 4), (6, 9), (11, 11), (13, 13), (14, 17)]
+    assert list(zip(cells.start.tolist(), cells.end.tolist())) == [
+        (1, 4),
+        (6, 9),
+        (11, 11),
+        (13, 13),
+        (14, 17),
+    ]
     assert cells.kind.tolist() == [Kind.F, Kind.B, EMPTY, EMPTY, Kind.W]

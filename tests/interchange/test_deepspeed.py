@@ -6,18 +6,24 @@ from pathlib import Path
 import pytest
 
 from interlock.interchange.deepspeed import read
-from interlock.interchange.sched_text import to_sched
-from interlock.language.diagnostics import InputError
-from interlock.language.source import Sources
+from interlock.language.unparse import to_sched
 from interlock.program.ir import Kind
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
 
 from ..command import interlock
 from .reading import VALID, refused, verdicts
 
-CLASHES = next(c["table"] for c in json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())["cases"] if c["id"] == "slot-reused")
+CLASHES = next(
+    c["table"]
+    for c in json.loads((Path(__file__).parents[1] / "data" / "cases.json").read_text())["cases"]
+    if c["id"] == "slot-reused"
+)
 
 
-def train(stages: int, microbatches: int, stage: int, buffers: int = 0, receive_first: bool = False) -> list[list[str]]:
+def train(
+    stages: int, microbatches: int, stage: int, buffers: int = 0, receive_first: bool = False
+) -> list[list[str]]:
     """The instructions of a stage, step by step: forwards on every second step, transfers of the step before. `buffers` 0: by microbatch."""
     name = lambda m: f"(buffer_id={m % buffers})" if buffers else f"(micro_batch_id={m})"
     there = lambda m: 0 <= m < microbatches
@@ -26,8 +32,16 @@ def train(stages: int, microbatches: int, stage: int, buffers: int = 0, receive_
         forward = step % 2 == stage % 2
         m = (step - stage) // 2 if forward else (step + stage + 1) // 2 - stages
         first, last = stage == 0, stage == stages - 1
-        receive = [("RecvActivation" if forward else "RecvGrad") + name(m)] if there(m) and not (first if forward else last) else []
-        send = [("SendGrad" if forward else "SendActivation") + name(before)] if there(before) and not (first if forward else last) else []
+        receive = (
+            [("RecvActivation" if forward else "RecvGrad") + name(m)]
+            if there(m) and not (first if forward else last)
+            else []
+        )
+        send = (
+            [("SendGrad" if forward else "SendActivation") + name(before)]
+            if there(before) and not (first if forward else last)
+            else []
+        )
         commands = receive + send if forward == receive_first else send + receive
         if (first or last) and forward and there(m):
             commands.append("LoadMicroBatch" + name(m))
@@ -38,8 +52,21 @@ def train(stages: int, microbatches: int, stage: int, buffers: int = 0, receive_
     return [*out[:-1], [*out[-1], "ReduceTiedGrads()", "ReduceGrads()", "OptimizerStep()"]]
 
 
-def schedule(stages: int, microbatches: int, slots=lambda S, s: S - s, receive_first=False, by_buffer=True) -> str:
-    return json.dumps([train(stages, microbatches, s, max(2, min(slots(stages, s), microbatches)) if by_buffer else 0, receive_first) for s in range(stages)])
+def schedule(
+    stages: int, microbatches: int, slots=lambda S, s: S - s, receive_first=False, by_buffer=True
+) -> str:
+    return json.dumps(
+        [
+            train(
+                stages,
+                microbatches,
+                s,
+                max(2, min(slots(stages, s), microbatches)) if by_buffer else 0,
+                receive_first,
+            )
+            for s in range(stages)
+        ]
+    )
 
 
 def program(text):
@@ -51,13 +78,23 @@ def test_the_training_schedule_is_valid_even_with_blocking_transfers(stages, mic
     found = read(Sources().add("steps.json", schedule(stages, microbatches)))
     assert verdicts(to_sched(found.program, "a", comments=found.comments)) == VALID
     p = found.program
-    assert (p.ranks, p.microbatches, [s.rank for s in p.stages]) == (stages, microbatches, list(range(stages)))
-    assert p.reductions_inserted is False and p.order.kind[-1] == Kind.STEP and "ReduceTiedGrads" in found.comments[0]
+    assert (p.ranks, p.microbatches, [s.rank for s in p.stages]) == (
+        stages,
+        microbatches,
+        list(range(stages)),
+    )
+    assert (
+        p.reductions_inserted is False
+        and p.order.kind[-1] == Kind.STEP
+        and "ReduceTiedGrads" in found.comments[0]
+    )
     other = program(schedule(stages, microbatches, by_buffer=False))
     assert [p.show(i) for i in range(len(p.order))] == [other.show(i) for i in range(len(other.order))]
 
 
-@pytest.mark.parametrize(("stages", "microbatches", "clashes"), [(4, 8, 11), (8, 16, 69), (4, 4, 3), (3, 5, 3), (2, 4, 0)])
+@pytest.mark.parametrize(
+    ("stages", "microbatches", "clashes"), [(4, 8, 11), (8, 16, 69), (4, 4, 3), (3, 5, 3), (2, 4, 0)]
+)
 def test_buffers_received_into_before_their_gradient_is_sent(stages, microbatches, clashes):
     """DeepSpeed #2862, the table of tests/data/cases.json: with exact slots the old order loses gradients, the new one none; with one slot more neither does."""
     assert f"({stages},{microbatches}) {clashes}" in CLASHES
@@ -70,21 +107,54 @@ def test_buffers_received_into_before_their_gradient_is_sent(stages, microbatche
     with pytest.raises(InputError) as caught:
         program(old)
     found = caught.value.diagnostics
-    assert {d.code for d in found} == {"IL113"} and len(found) == min(clashes, 20) and found[-1].detail == (f"{clashes} instructions of this file fill a buffer that is in use",)
-    assert "`RecvActivation` fills buffer 0 of rank 1, which still holds microbatch 0: its gradient is not sent" in found[0].message
+    assert (
+        {d.code for d in found} == {"IL113"}
+        and len(found) == min(clashes, 20)
+        and found[-1].detail == (f"{clashes} instructions of this file fill a buffer that is in use",)
+    )
+    assert (
+        "`RecvActivation` fills buffer 0 of rank 1, which still holds microbatch 0: its gradient is not sent"
+        in found[0].message
+    )
 
 
 def test_flat_lists_and_bare_names():
-    p = program('[["LoadMicroBatch(buffer_id = 0)", "ForwardPass(buffer_id=0)", "BackwardPass(buffer_id=0)", "ReduceGrads", "OptimizerStep"]]')
+    p = program(
+        '[["LoadMicroBatch(buffer_id = 0)", "ForwardPass(buffer_id=0)", "BackwardPass(buffer_id=0)", "ReduceGrads", "OptimizerStep"]]'
+    )
     assert [p.show(i) for i in range(len(p.order))] == ["0F0", "0B0", "0REDUCE", "STEP"] and p.inserted
 
 
 ERRORS = {
-    "{}": ("IL112", "{}", "a list of instructions"), "[]": ("IL106", "[]", "no rank"), "[[]]": ("IL106", "", "no forward"), "[3]": ("IL112", "3", "a list of instructions"), "[[3]]": ("IL112", "3", "an instruction"),
-    '[["ForwardPas(buffer_id=0)"]]': ("IL112", '"ForwardPas(buffer_id=0)"', "`ForwardPass` was meant"), '[["ForwardPass"]]': ("IL112", '"ForwardPass"', "neither a buffer"), '[["ForwardPass(0)"]]': ("IL112", '"ForwardPass(0)"', "no instruction"),
-    '[["OptimizerStep(buffer_id=0)"]]': ("IL112", '"OptimizerStep(buffer_id=0)"', "no microbatch"), '[["ForwardPass(buffer_id=0)", "BackwardPass(micro_batch_id=0)"]]': ("IL112", '"BackwardPass(micro_batch_id=0)"', "one instruction gives"),
-    '[["ForwardPass(buffer_id=0)", "BackwardPass(buffer_id=0)"]]': ("IL113", '"ForwardPass(buffer_id=0)"', "holds nothing"), '[["LoadMicroBatch(buffer_id=0)", "ForwardPass(buffer_id=0)"]]': ("IL113", '"ForwardPass(buffer_id=0)"', "inference"),
-    '[["ForwardPass(micro_batch_id=99999999)", "BackwardPass(micro_batch_id=0)"]]': ("IL104", '"ForwardPass(micro_batch_id=99999999)"', "10,000,000"),
+    "{}": ("IL112", "{}", "a list of instructions"),
+    "[]": ("IL106", "[]", "no rank"),
+    "[[]]": ("IL106", "", "no forward"),
+    "[3]": ("IL112", "3", "a list of instructions"),
+    "[[3]]": ("IL112", "3", "an instruction"),
+    '[["ForwardPas(buffer_id=0)"]]': ("IL112", '"ForwardPas(buffer_id=0)"', "`ForwardPass` was meant"),
+    '[["ForwardPass"]]': ("IL112", '"ForwardPass"', "neither a buffer"),
+    '[["ForwardPass(0)"]]': ("IL112", '"ForwardPass(0)"', "no instruction"),
+    '[["OptimizerStep(buffer_id=0)"]]': ("IL112", '"OptimizerStep(buffer_id=0)"', "no microbatch"),
+    '[["ForwardPass(buffer_id=0)", "BackwardPass(micro_batch_id=0)"]]': (
+        "IL112",
+        '"BackwardPass(micro_batch_id=0)"',
+        "one instruction gives",
+    ),
+    '[["ForwardPass(buffer_id=0)", "BackwardPass(buffer_id=0)"]]': (
+        "IL113",
+        '"ForwardPass(buffer_id=0)"',
+        "holds nothing",
+    ),
+    '[["LoadMicroBatch(buffer_id=0)", "ForwardPass(buffer_id=0)"]]': (
+        "IL113",
+        '"ForwardPass(buffer_id=0)"',
+        "inference",
+    ),
+    '[["ForwardPass(micro_batch_id=99999999)", "BackwardPass(micro_batch_id=0)"]]': (
+        "IL104",
+        '"ForwardPass(micro_batch_id=99999999)"',
+        "10,000,000",
+    ),
 }
 
 

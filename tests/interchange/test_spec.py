@@ -7,13 +7,23 @@ import pytest
 
 from interlock.interchange import deepspeed, hyperparallel, megatron, megatron_flags, octopipe
 from interlock.interchange.torch_csv import read
-from interlock.language.diagnostics import InputError
-from interlock.language.source import Sources
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
 
 PAGE = (Path(__file__).parents[2] / "spec" / "interchange.md").read_text()
 SECTIONS = dict(re.findall(r"^## (IL\d+) · R-[A-Z]+-\d · [^\n]+\n(.*?)(?=^##? |\Z)", PAGE, re.M | re.S))
-READ = {"layout": megatron.read_layout, "flags": megatron_flags.read_flags, "hyperparallel": hyperparallel.read, "deepspeed": deepspeed.read, "octopipe": octopipe.read}
-EXAMPLES = [(code, form, verdict, text) for code, body in SECTIONS.items() for form, verdict, text in re.findall(r"```(\w+) (refused|taken)\n(.*?)```", body, re.S)]
+READ = {
+    "layout": megatron.read_layout,
+    "flags": megatron_flags.read_flags,
+    "hyperparallel": hyperparallel.read,
+    "deepspeed": deepspeed.read,
+    "octopipe": octopipe.read,
+}
+EXAMPLES = [
+    (code, form, verdict, text)
+    for code, body in SECTIONS.items()
+    for form, verdict, text in re.findall(r"```(\w+) (refused|taken)\n(.*?)```", body, re.S)
+]
 
 
 @pytest.mark.parametrize("code", ["IL108", "IL109", "IL110", "IL204"])
@@ -42,4 +52,6 @@ def test_examples_of_other_formats(code, form, verdict, text):
 
 def test_every_section_has_both_sorts():
     assert len(EXAMPLES) == 14
-    assert {(code, verdict) for code, _, verdict, _ in EXAMPLES} == {(c, v) for c in ("IL111", "IL112", "IL113", "IL214", "IL215") for v in ("refused", "taken")}
+    assert {(code, verdict) for code, _, verdict, _ in EXAMPLES} == {
+        (c, v) for c in ("IL111", "IL112", "IL113", "IL214", "IL215") for v in ("refused", "taken")
+    }

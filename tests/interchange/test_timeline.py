@@ -5,16 +5,16 @@ import random
 
 import numpy as np
 import pytest
-from interchange.reading import refused
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, pipeline, ran, subject
 
-from interlock.cost.timeline import Timeline
+from interchange.reading import refused
+from interlock.check.pipeline import Options
 from interlock.interchange.timeline import dumps, read
-from interlock.language.diagnostics import InputError
-from interlock.language.source import Sources
 from interlock.lower.plan import same
-from interlock.pictures import subjects
-from interlock.pipeline import Options
+from interlock.report.timeline.scenes import subjects
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
+from interlock.timing.timeline import Timeline
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, pipeline, ran, subject
 
 SMALL = ran(pipeline())
 
@@ -23,7 +23,16 @@ def back(text: str):
     return read(Sources().add("run.json", text))
 
 
-@pytest.mark.parametrize("text", [pipeline(), REGIONS, SPLIT.replace("SKELETON", "dualpipev"), pipeline(ranks=4, skeleton="interleaved(chunks: 2)"), STUCK])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pipeline(),
+        REGIONS,
+        SPLIT.replace("SKELETON", "dualpipev"),
+        pipeline(ranks=4, skeleton="interleaved(chunks: 2)"),
+        STUCK,
+    ],
+)
 def test_what_is_written_is_read(text):
     file = ran(text, "pair")
     found = back(file)
@@ -36,6 +45,7 @@ def test_what_is_written_is_read(text):
 def test_every_kind_of_operation_is_read():
     """Names as Program.show writes them: what an operation of each kind says comes back."""
     from interlock.program.ir import Communicator, Kind, Layer, OrderBuilder, Program, Stage, Tie
+
     b = OrderBuilder()
     launch = b.new_launch()
     for kind in Kind:
@@ -60,11 +70,23 @@ def test_every_kind_of_operation_is_read():
                 b.op(kind, 0, 1)
     b.end_rank()
     b.end_rank()
-    program = Program(2, 2, (Layer("a"), Layer("b")), (Stage("x", 0, 1, 0), Stage("x", 1, 2, 1)), b.build(), names=("a, b", "b0", "t"),
-                      communicators=(Communicator("default", (0, 1)), Communicator("side", (1, 0))), ties=(Tie("t", (0, 1), 1),))
+    program = Program(
+        2,
+        2,
+        (Layer("a"), Layer("b")),
+        (Stage("x", 0, 1, 0), Stage("x", 1, 2, 1)),
+        b.build(),
+        names=("a, b", "b0", "t"),
+        communicators=(Communicator("default", (0, 1)), Communicator("side", (1, 0))),
+        ties=(Tie("t", (0, 1), 1),),
+    )
     time = np.arange(len(program.order)) * 10
     found = back(dumps("all", Timeline(program, "edge", time, time + 10)))
-    assert same(program, found.timeline.program) == "" and (found.timeline.start == time).all() and found.timeline.model == "edge"
+    assert (
+        same(program, found.timeline.program) == ""
+        and (found.timeline.start == time).all()
+        and found.timeline.model == "edge"
+    )
 
 
 def cut(old: str, new: str, count: int = 1) -> str:
@@ -75,7 +97,12 @@ def cut(old: str, new: str, count: int = 1) -> str:
 WRONG = [
     ("[1, 2]", "IL112", "[1, 2]", "expected a timeline"),
     ("{}", "IL112", "{", "has no `format`"),
-    (cut("timeline/1", "timeline/9"), "IL112", '"interlock.timeline/9"', "this version reads `interlock.timeline/1`"),
+    (
+        cut("timeline/1", "timeline/9"),
+        "IL112",
+        '"interlock.timeline/9"',
+        "this version reads `interlock.timeline/1`",
+    ),
     (cut('"model": "pair"', '"model": "fast"'), "IL112", '"fast"', "there is no communication model"),
     (SMALL.replace('"ranks":2,"micro', '"ranks":3,"micro'), "IL112", None, "this is no program"),
     (cut('"microbatches":4', '"microbatches":"4"'), "IL112", None, "microbatches is not an integer"),
@@ -83,7 +110,12 @@ WRONG = [
     (cut('"rank":1}', '"rank":7}'), "IL112", None, "a stage's rank is not an integer in range"),
     (cut('["0F0",3,', '["0X0",3,'), "IL112", '"0X0"', "no operation of this program"),
     (cut('["0F0",3,', '["0F",3,'), "IL112", '"0F"', "no operation of this program"),
-    (cut('["0F0",3,', '["send(1, nothing)",3,'), "IL112", '"send(1, nothing)"', "no operation of this program"),
+    (
+        cut('["0F0",3,', '["send(1, nothing)",3,'),
+        "IL112",
+        '"send(1, nothing)"',
+        "no operation of this program",
+    ),
     (cut('["0F0",3,', '["0F0@side",3,'), "IL112", '"0F0@side"', "no operation of this program"),
     (cut('["0F0",3,', '["0F0",3.5,'), "IL112", "3.5", "expected nanoseconds"),
     (cut('["0F0",3,', '["0F0",null,'), "IL112", "null", "expected nanoseconds"),
@@ -91,9 +123,19 @@ WRONG = [
     (cut('["0F0",3,', '["0F0",-3,'), "IL113", "-3", "a time that no step has"),
     (cut('["0F0",3,', '["0F0",99999999999999999999,'), "IL113", None, "before it starts"),
     (cut('["0F0",3,', '["0F0",'), "IL112", None, "expected an operation"),
-    (SMALL[:SMALL.rindex("],") + 2], "IL112", None, "the file ends where"),
-    ('{"format": ' + '"interlock.timeline/1", "name": "a", "model": "pair", "program": [], "ranks": []}', "IL112", "[]", "expected the program of a plan"),
-    ('{"format": "interlock.timeline/1", "name": "a", "model": "pair", "program": {}, "ranks": []}', "IL112", "{}", "the program has no field"),
+    (SMALL[: SMALL.rindex("],") + 2], "IL112", None, "the file ends where"),
+    (
+        '{"format": ' + '"interlock.timeline/1", "name": "a", "model": "pair", "program": [], "ranks": []}',
+        "IL112",
+        "[]",
+        "expected the program of a plan",
+    ),
+    (
+        '{"format": "interlock.timeline/1", "name": "a", "model": "pair", "program": {}, "ranks": []}',
+        "IL112",
+        "{}",
+        "the program has no field",
+    ),
 ]
 
 
@@ -106,7 +148,10 @@ def test_what_is_no_timeline_is_refused_at_its_place(text, code, place, message)
 def test_a_list_too_few_is_told():
     value = json.loads(SMALL)
     value["ranks"].append([])
-    assert refused(read, json.dumps(value))[:1] == ("IL113",) and "3 lists of operations for 2 ranks" in refused(read, json.dumps(value))[2]
+    assert (
+        refused(read, json.dumps(value))[:1] == ("IL113",)
+        and "3 lists of operations for 2 ranks" in refused(read, json.dumps(value))[2]
+    )
 
 
 def test_a_rank_computes_one_thing_at_a_time():
@@ -120,7 +165,11 @@ def test_a_rank_computes_one_thing_at_a_time():
 def test_halves_of_an_overlap_share_their_time():
     value = json.loads(ran(SPLIT.replace("SKELETON", "dualpipev")))
     rank = value["ranks"][0]
-    i = next(i for i, row in enumerate(rank) if len(row) == 4 and row[0].find("SEND") < 0 and row[0].find("RECV") < 0)
+    i = next(
+        i
+        for i, row in enumerate(rank)
+        if len(row) == 4 and row[0].find("SEND") < 0 and row[0].find("RECV") < 0
+    )
     rank[i][2] -= 5
     found = back(json.dumps(value)).timeline
     assert found.end[i] == found.end[i + 1] == rank[i + 1][2]
@@ -135,7 +184,11 @@ def test_torn_and_changed_files_raise_nothing_else(seed):
         text = SMALL
         for _ in range(pick.randint(1, 3)):
             i = pick.randrange(len(text))
-            text = text[:i] + pick.choice(['"', "[", "]", "{", "null", "-1", "9" * 12, ",", "true", "F", ""]) + text[i + pick.randint(0, 4):]
+            text = (
+                text[:i]
+                + pick.choice(['"', "[", "]", "{", "null", "-1", "9" * 12, ",", "true", "F", ""])
+                + text[i + pick.randint(0, 4) :]
+            )
         try:
             list(subjects("run.json", text.encode(), Options()))
             seen.add("read")

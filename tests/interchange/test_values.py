@@ -8,12 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.interchange.values import MAX_BYTES, Reader, Value, decode, read_json
-from interlock.language.diagnostics import InputError
-from interlock.language.source import Source, Sources
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Source, Sources
 
 from .reading import refused
 
-DATA = st.recursive(st.none() | st.integers(-10**6, 10**6) | st.text(max_size=8), lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4), max_leaves=12)
+DATA = st.recursive(
+    st.none() | st.integers(-(10**6), 10**6) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
 
 
 def plain(value: Value):
@@ -26,7 +30,11 @@ def plain(value: Value):
 
 
 def depth(data) -> int:
-    return 1 + max(map(depth, data.values() if isinstance(data, dict) else data), default=0) if isinstance(data, dict | list) else 0
+    return (
+        1 + max(map(depth, data.values() if isinstance(data, dict) else data), default=0)
+        if isinstance(data, dict | list)
+        else 0
+    )
 
 
 @settings(max_examples=200)
@@ -37,7 +45,7 @@ def test_what_json_writes_is_read_with_its_places(data, ascii):
     value = read_json(source)
     assert plain(value) == data and (value.span.at, value.span.width) == (7, len(text))
     if isinstance(value.data, list):
-        assert [json.loads(text[v.span.at - 7:][:v.span.width]) for v in value.data] == data
+        assert [json.loads(text[v.span.at - 7 :][: v.span.width]) for v in value.data] == data
 
 
 @settings(max_examples=200)
@@ -55,15 +63,35 @@ def test_decimals_and_words():
     assert plain(Reader(Sources().add("x", "(f, [a_b, 2],)"), words=True).value()) == ["f", ["a_b", 2]]
 
 
-@pytest.mark.parametrize(("text", "at", "says"), [
-    ("{", "{", "ends where a name"), ("[1,2", "2", "ends where `,` or `]`"), ('["a" "b"]', '"b"', "`,` or `]`"), ('{"a":1,"a":2}', '"a"', "twice"), ("['a']", "'", "single quotes"), ('["a\n"]', '"', "without its end"),
-    ("[true]", "true", "a value"), ("[1] 2", "2", "the end of the file"), ("[" * 9 + "]" * 9, "[", "nested"), ("[1,]", "]", "a value"), ("[01]", "0", "a value"), ("[1e5]", "1", "a value"), ('["\\q"]', '"\\q"', "escape"), ('{"\\q": 1}', '"\\q"', "escape"), ("[(1)]", "(", "a value")])
+@pytest.mark.parametrize(
+    ("text", "at", "says"),
+    [
+        ("{", "{", "ends where a name"),
+        ("[1,2", "2", "ends where `,` or `]`"),
+        ('["a" "b"]', '"b"', "`,` or `]`"),
+        ('{"a":1,"a":2}', '"a"', "twice"),
+        ("['a']", "'", "single quotes"),
+        ('["a\n"]', '"', "without its end"),
+        ("[true]", "true", "a value"),
+        ("[1] 2", "2", "the end of the file"),
+        ("[" * 9 + "]" * 9, "[", "nested"),
+        ("[1,]", "]", "a value"),
+        ("[01]", "0", "a value"),
+        ("[1e5]", "1", "a value"),
+        ('["\\q"]', '"\\q"', "escape"),
+        ('{"\\q": 1}', '"\\q"', "escape"),
+        ("[(1)]", "(", "a value"),
+    ],
+)
 def test_errors(text, at, says):
     code, pointed, said = refused(read_json, text)
     assert (code, pointed) == ("IL112", at) and says in said
 
 
-@pytest.mark.parametrize(("data", "code"), [(b"\xff\xfe[", "IL105"), (b"[\x00]", "IL105"), (b" \n", "IL106"), (b" " * (MAX_BYTES + 1), "IL104")])
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(b"\xff\xfe[", "IL105"), (b"[\x00]", "IL105"), (b" \n", "IL106"), (b" " * (MAX_BYTES + 1), "IL104")],
+)
 def test_what_is_no_text(data, code):
     with pytest.raises(InputError) as caught:
         decode(data)

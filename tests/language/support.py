@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 
 from interlock.language import ast
-from interlock.language.diagnostics import InputError
 from interlock.language.parse import parse
-from interlock.language.source import Span, Sources
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources, Span
 
 DATA = Path(__file__).parent / "data"
 FILES = sorted(DATA.glob("*.sched"))

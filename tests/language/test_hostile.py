@@ -8,30 +8,58 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from language.support import FILES, HEAD, codes, diagnostics, read
 
-from interlock.language.diagnostics import InputError
 from interlock.language.format import format
 from interlock.language.parse import LARGEST_FILE, decode, parse
 from interlock.language.recovery import MOST_ERRORS
-from interlock.language.source import Sources
+from interlock.text.diagnostics import InputError
+from interlock.text.source import Sources
+from language.support import FILES, HEAD, codes, diagnostics, read
 
 MEGA = 10**6
 
 
-@pytest.mark.parametrize("text, code", [
-    ("{" * 100_000, "IL104"), ("(" * MEGA, "IL104"), ("[{(" * 100_000, "IL104"), ("}" * MEGA, "IL101"), ("{}" * MEGA, "IL101"),
-    ("schedule s " + "{" * 65 + "}" * 65, "IL104"), ("a" * MEGA, "IL101"), ("1" * MEGA, "IL101"), ("schedule " + "a" * MEGA + " { ranks 1 microbatches 1 }", "IL104"),
-    ("schedule s { ranks " + "1" * MEGA + " microbatches 1 }", "IL104"), ("\"" * MEGA, "IL101"), ("\"\n" * MEGA, "IL101"), ("#" * MEGA, "IL106"), ("\n" * MEGA, "IL106"),
-    (" " * MEGA, "IL106"), ("0F0 " * 100_000, "IL101"), ("....." * 100_000, "IL101"), ("schedule " * 100_000, "IL101"), ("é" * MEGA, "IL101"),
-    (HEAD + "order transfers inserted { rank 0: " + "0F0.. " * 100_000, "IL101"), (HEAD + "comm " + "pair " * 50_000 + "}", "IL101"),
-    (HEAD + "ranks 1 " * 20_000 + "}", "IL103"), (HEAD + "model { " + "layer a { } " * 20_000 + "} }", "IL103"),
-    ("skeleton s(P) sharded { rank r { let x = " + "1 + " * 50_000 + "1 } }", "IL104"), ("skeleton s(P) sharded { rank r { let x = " + "-" * 50_000 + "1 } }", "IL104"),
-    ("skeleton s(P) sharded { rank r { if " + "not " * 50_000 + "1 < 2 { } } }", "IL104"),
-    ("skeleton s(P) sharded { rank r { " + "let x = y " * 20_000 + "} }", "IL107"), ("skeleton s(P) sharded { rank r { " + "G(0) " * 20_000 + "} }", "IL107"),
-    (HEAD + "order transfers inserted { rank 0: 0F0..999999999 }\n}", "IL104"), (HEAD + "communicator c = ranks 0..999999999999999999999\n}", "IL104"),
-    ("a" * (LARGEST_FILE + 1), "IL104"), ("é" * (LARGEST_FILE // 2 + 1), "IL104"), ("schedule s { ranks\0 1 }", "IL105"), ("# \ud800", "IL105"), ("# �", "IL105"),
-], ids=range(35))
+@pytest.mark.parametrize(
+    "text, code",
+    [
+        ("{" * 100_000, "IL104"),
+        ("(" * MEGA, "IL104"),
+        ("[{(" * 100_000, "IL104"),
+        ("}" * MEGA, "IL101"),
+        ("{}" * MEGA, "IL101"),
+        ("schedule s " + "{" * 65 + "}" * 65, "IL104"),
+        ("a" * MEGA, "IL101"),
+        ("1" * MEGA, "IL101"),
+        ("schedule " + "a" * MEGA + " { ranks 1 microbatches 1 }", "IL104"),
+        ("schedule s { ranks " + "1" * MEGA + " microbatches 1 }", "IL104"),
+        ('"' * MEGA, "IL101"),
+        ('"\n' * MEGA, "IL101"),
+        ("#" * MEGA, "IL106"),
+        ("\n" * MEGA, "IL106"),
+        (" " * MEGA, "IL106"),
+        ("0F0 " * 100_000, "IL101"),
+        ("....." * 100_000, "IL101"),
+        ("schedule " * 100_000, "IL101"),
+        ("é" * MEGA, "IL101"),
+        (HEAD + "order transfers inserted { rank 0: " + "0F0.. " * 100_000, "IL101"),
+        (HEAD + "comm " + "pair " * 50_000 + "}", "IL101"),
+        (HEAD + "ranks 1 " * 20_000 + "}", "IL103"),
+        (HEAD + "model { " + "layer a { } " * 20_000 + "} }", "IL103"),
+        ("skeleton s(P) sharded { rank r { let x = " + "1 + " * 50_000 + "1 } }", "IL104"),
+        ("skeleton s(P) sharded { rank r { let x = " + "-" * 50_000 + "1 } }", "IL104"),
+        ("skeleton s(P) sharded { rank r { if " + "not " * 50_000 + "1 < 2 { } } }", "IL104"),
+        ("skeleton s(P) sharded { rank r { " + "let x = y " * 20_000 + "} }", "IL107"),
+        ("skeleton s(P) sharded { rank r { " + "G(0) " * 20_000 + "} }", "IL107"),
+        (HEAD + "order transfers inserted { rank 0: 0F0..999999999 }\n}", "IL104"),
+        (HEAD + "communicator c = ranks 0..999999999999999999999\n}", "IL104"),
+        ("a" * (LARGEST_FILE + 1), "IL104"),
+        ("é" * (LARGEST_FILE // 2 + 1), "IL104"),
+        ("schedule s { ranks\0 1 }", "IL105"),
+        ("# \ud800", "IL105"),
+        ("# �", "IL105"),
+    ],
+    ids=range(35),
+)
 def test_a_diagnostic_in_bounded_time(text, code):
     started = time.process_time()
     found, _ = diagnostics(text)
@@ -40,14 +68,19 @@ def test_a_diagnostic_in_bounded_time(text, code):
     assert time.process_time() - started < 10
 
 
-@pytest.mark.parametrize("text", [
-    "skeleton s(P) sharded { rank r { let x = " + "(" * 60 + "1" + ")" * 60 + " } }",
-    "skeleton s(P) sharded { rank r { " + "if P == 1 { " * 60 + "}" * 60 + " } }",
-    "skeleton s(P) sharded { rank r { let x = " + " + ".join("1" * 90) + " } }",
-    "skeleton s(P) sharded { rank r { if P == 1 { }" + " else if P == 1 { }" * 3000 + " } }",
-    "skeleton s(P) sharded { rank r { let a0 = 1 " + " ".join(f"let a{i + 1} = a{i}" for i in range(3000)) + " } }",
-    HEAD + "communicator c = ranks 0..9007199254740992\n}",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "skeleton s(P) sharded { rank r { let x = " + "(" * 60 + "1" + ")" * 60 + " } }",
+        "skeleton s(P) sharded { rank r { " + "if P == 1 { " * 60 + "}" * 60 + " } }",
+        "skeleton s(P) sharded { rank r { let x = " + " + ".join("1" * 90) + " } }",
+        "skeleton s(P) sharded { rank r { if P == 1 { }" + " else if P == 1 { }" * 3000 + " } }",
+        "skeleton s(P) sharded { rank r { let a0 = 1 "
+        + " ".join(f"let a{i + 1} = a{i}" for i in range(3000))
+        + " } }",
+        HEAD + "communicator c = ranks 0..9007199254740992\n}",
+    ],
+)
 def test_large_but_legal(text):
     assert repr(read(text))
 
@@ -62,7 +95,11 @@ def test_long_orders_are_read_fast():
 
 def test_bytes_that_are_no_text():
     assert decode("f", "a é".encode()) == "a é" and decode("f", b"\xef\xbb\xbfa") == "a"
-    for data, code in ((b"\xff\xfe\0", "IL105"), (bytes(range(256)), "IL105"), (b"a" * (LARGEST_FILE + 1), "IL104")):
+    for data, code in (
+        (b"\xff\xfe\0", "IL105"),
+        (bytes(range(256)), "IL105"),
+        (b"a" * (LARGEST_FILE + 1), "IL104"),
+    ):
         with pytest.raises(InputError) as e:
             decode("f", data)
         assert e.value.diagnostics[0].code == code
@@ -131,6 +168,7 @@ def test_an_error_does_not_cause_others():
 
 def test_parsers_of_several_threads_do_not_meet():
     from concurrent.futures import ThreadPoolExecutor
+
     texts = [f"schedule s{i} {{ ranks {i + 1} microbatches 1 comm pear }}" for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(codes, texts)) == [["IL107"]] * 40

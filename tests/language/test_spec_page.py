@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
+
+from interlock.text import resources
 from language.support import diagnostics, read
 
-from interlock import resources
-
-SECTIONS = re.findall(r"^## (IL1\d\d) · (R-SYN-\d) · [^\n]+\n(.*?)(?=^## |\Z)", resources.text("spec/language.md"), re.DOTALL | re.MULTILINE)
+SECTIONS = re.findall(
+    r"^## (IL1\d\d) · (R-SYN-\d) · [^\n]+\n(.*?)(?=^## |\Z)",
+    resources.text("spec/language.md"),
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def block(section: str, sort: str) -> str:

@@ -21,18 +21,22 @@ WIDTH = 4
 def train(job: dict, rank: int) -> float:
     """The largest difference of a gradient; infinite where one is missing."""
     torch.manual_seed(0)
-    chain = [torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()).double() for _ in job["placement"]]
+    chain = [
+        torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()).double() for _ in job["placement"]
+    ]
     for s in job["frozen"]:
         chain[s].requires_grad_(False)
     count = job["microbatches"]
     x, y = torch.randn(count, WIDTH, dtype=torch.float64), torch.randn(count, WIDTH, dtype=torch.float64)
-    loss_fn = lambda out, target: ((out - target) ** 2).sum() * (1 + target.abs().sum())       # each microbatch weighs differently
+    loss_fn = lambda out, target: (
+        ((out - target) ** 2).sum() * (1 + target.abs().sum())
+    )  # each microbatch weighs differently
     reference = copy.deepcopy(chain)
     for i in range(count):
-        out = x[i:i + 1]
+        out = x[i : i + 1]
         for stage in reference:
             out = stage(out)
-        loss_fn(out, y[i:i + 1]).backward()
+        loss_fn(out, y[i : i + 1]).backward()
     mine = [s for s, r in enumerate(job["placement"]) if r == rank]
     stages = [PipelineStage(chain[s], s, len(chain), torch.device("cpu")) for s in mine]
     runtime = _PipelineScheduleRuntime(stages, count, loss_fn=loss_fn, scale_grads=False)

@@ -8,15 +8,16 @@ from random import Random
 
 import pytest
 
-from interlock.check import check_program
+from interlock.check.program import check_program
+from interlock.check.verdict import Checked
 from interlock.interchange.torch_csv import CsvOptions
-from interlock.lower import backends, plan as plans
+from interlock.lower import backends
+from interlock.lower import plan as plans
 from interlock.lower.lowering import Refused, Source, lower
-from interlock.verdict import Checked
 
 from .. import hyperparallel as golden
 from ..agreement.generate import freeze, schedule
-from ..interchange.conftest import corpus, corpus_index             # noqa: F401  fixtures
+from ..interchange.conftest import corpus, corpus_index  # noqa: F401  fixtures
 from ..interchange.test_hyperparallel import imported
 from ..runtime.support import lowered
 
@@ -29,13 +30,17 @@ def cells(text: str) -> list[list[str]]:
     return [[c.strip() for c in line.split(",") if c.strip()] for line in text.splitlines()]
 
 
-def test_pytorchs_corpus_comes_back_cell_by_cell(request, corpus, corpus_index):        # noqa: F811
+def test_pytorchs_corpus_comes_back_cell_by_cell(request, corpus, corpus_index):  # noqa: F811
     """`1F1B` is PyTorch's own malformed order, which is not lowered."""
     thorough = request.config.getoption("--thorough")
     counts = Counter()
     for name, text in sorted(corpus.items()):
         file, form, *_ = name.split("/")[-1].split(".")
-        if file not in corpus_index or not thorough and (corpus_index[file]["n_compute"] > 60 or corpus_index[file]["microbatches"] % 4):
+        if (
+            file not in corpus_index
+            or not thorough
+            and (corpus_index[file]["n_compute"] > 60 or corpus_index[file]["microbatches"] % 4)
+        ):
             continue
         if corpus_index[file]["cls"] == "1F1B":
             with pytest.raises(Refused, match="IL302, IL306"):
@@ -48,7 +53,11 @@ def test_pytorchs_corpus_comes_back_cell_by_cell(request, corpus, corpus_index):
             plan = lowered(text, to, name.split("/")[-1], CsvOptions())
             assert plans.same(plans.loads(plan.text).program, plan.plan.program) == "", (name, to)
         counts[form] += 1
-    assert sum(counts.values()) == 436 if thorough else counts == {"compute_only": 9, "compute_comms": 9, "malformed": 3}, counts
+    assert (
+        sum(counts.values()) == 436
+        if thorough
+        else counts == {"compute_only": 9, "compute_comms": 9, "malformed": 3}
+    ), counts
 
 
 def test_every_golden_order_becomes_a_plan(request):
@@ -66,10 +75,15 @@ def test_every_golden_order_becomes_a_plan(request):
             assert plans.same(plans.loads(found.text).program, found.plan.program) == "", golden.shown(case)
             counts[to] += 1
     print(dict(counts))
-    assert counts["json"] == len(golden.cases()) if request.config.getoption("--thorough") else counts["json"] > 40 and counts["torch"] > 20, counts
+    assert (
+        counts["json"] == len(golden.cases())
+        if request.config.getoption("--thorough")
+        else counts["json"] > 40 and counts["torch"] > 20
+    ), counts
 
 
 # ---- texts that were changed ---------------------------------------------------------------------------------------------
+
 
 class Changed:
     """A back end whose text is another: a cell, step or operation moved past its neighbour, taken out, written twice, or with another number."""
@@ -95,12 +109,18 @@ class Changed:
         rank = self.rng.choice([r for r in ranks if r])
         i = self.rng.randrange(len(rank))
         j = next((j for j in range(i + 1, len(rank)) if rank[j] != rank[i]), None)
-        self.what = self.rng.choice(["moved", "gone", "twice", "number"] if j is not None else ["gone", "twice", "number"])
+        self.what = self.rng.choice(
+            ["moved", "gone", "twice", "number"] if j is not None else ["gone", "twice", "number"]
+        )
         match self.what:
-            case "moved": rank[j - 1], rank[j] = rank[j], rank[j - 1]
-            case "gone": del rank[i]
-            case "twice": rank.insert(i, rank[i])
-            case "number": rank[i] = other_number(rank[i])
+            case "moved":
+                rank[j - 1], rank[j] = rank[j], rank[j - 1]
+            case "gone":
+                del rank[i]
+            case "twice":
+                rank.insert(i, rank[i])
+            case "number":
+                rank[i] = other_number(rank[i])
 
 
 def other_number(cell):
@@ -111,7 +131,7 @@ def other_number(cell):
     if isinstance(cell, list):
         return [cell[0], other_number(cell[1]), *cell[2:]]
     digits = next((i for i, c in enumerate(cell) if c.isdigit()), None)
-    return f"{cell}X" if digits is None else cell[:digits] + str(int(cell[digits]) + 1) + cell[digits + 1:]
+    return f"{cell}X" if digits is None else cell[:digits] + str(int(cell[digits]) + 1) + cell[digits + 1 :]
 
 
 def test_a_changed_text_is_not_taken(request):
@@ -129,7 +149,12 @@ def test_a_changed_text_is_not_taken(request):
             changed = Changed(backends.find(name), rng)
             with pytest.raises(Refused) as refused:
                 lower(given, changed)
-            assert (refused.value.code, refused.value.exit) == ("IL841", 101), (seed, name, changed.what, str(refused.value))
+            assert (refused.value.code, refused.value.exit) == ("IL841", 101), (
+                seed,
+                name,
+                changed.what,
+                str(refused.value),
+            )
             counts[name] += 1
     print(dict(counts))
     assert all(counts[name] > 2 for name in backends.BUILT_IN), counts

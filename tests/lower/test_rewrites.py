@@ -4,18 +4,32 @@ from random import Random
 
 import pytest
 
-from interlock.check import check_program, written
+from interlock.check.program import check_program, written
+from interlock.check.verdict import Verdict
 from interlock.lower import rewrites
 from interlock.lower.plan import same
-from interlock.lower.rewrites import EARLY_TRANSFERS, GROUPED, HELD_SENDS, PLACEHOLDERS, REDUCTIONS, TRAINERS, WHOLE_BACKWARD, WHOLE_INSERTION
+from interlock.lower.rewrites import (
+    EARLY_TRANSFERS,
+    GROUPED,
+    HELD_SENDS,
+    PLACEHOLDERS,
+    REDUCTIONS,
+    TRAINERS,
+    WHOLE_BACKWARD,
+    WHOLE_INSERTION,
+)
 from interlock.program.ir import COMPUTE, Kind
-from interlock.verdict import Verdict
 
 from ..agreement.generate import freeze, mutation, schedule
 from ..runtime.support import lowered
 
 ALL = [r for r in vars(rewrites).values() if isinstance(r, rewrites.Rewrite)]
-STAND_STILL = (TRAINERS, HELD_SENDS, WHOLE_BACKWARD, REDUCTIONS)         # what else changes is an error, without exception
+STAND_STILL = (
+    TRAINERS,
+    HELD_SENDS,
+    WHOLE_BACKWARD,
+    REDUCTIONS,
+)  # what else changes is an error, without exception
 
 
 def programs(count: int):
@@ -39,7 +53,11 @@ def valid(program, model: str = "pair") -> bool:
 
 
 def test_there_are_eight():
-    assert sorted(r.name for r in ALL) == sorted(r.name for r in (*STAND_STILL, PLACEHOLDERS, WHOLE_INSERTION, EARLY_TRANSFERS, GROUPED)) and len(ALL) == 8
+    assert (
+        sorted(r.name for r in ALL)
+        == sorted(r.name for r in (*STAND_STILL, PLACEHOLDERS, WHOLE_INSERTION, EARLY_TRANSFERS, GROUPED))
+        and len(ALL) == 8
+    )
 
 
 def test_a_rewrite_passes_its_check_and_leaves_a_valid_program_valid(count):
@@ -83,7 +101,9 @@ def test_a_check_sees_what_else_changed(count):
         for rewrite in STAND_STILL:
             after = rewrite.apply(before, None)
             other, what = mutation(after, rng)
-            undone = rewrite is WHOLE_BACKWARD and what == "kind"           # may be a B that is an I again: less than may change
+            undone = (
+                rewrite is WHOLE_BACKWARD and what == "kind"
+            )  # may be a B that is an I again: less than may change
             if same(after, other) and not only_launches(after, other) and not undone:
                 assert rewrite.check(before, other) != "", (seed, rewrite.name, what)
                 caught += 1
@@ -92,7 +112,11 @@ def test_a_check_sees_what_else_changed(count):
 
 def only_launches(a, b) -> bool:
     columns = ("kind", "stage", "mb", "peer", "name", "comm")
-    return len(a.order) == len(b.order) and (a.order.start == b.order.start).all() and all((getattr(a.order, c) == getattr(b.order, c)).all() for c in columns)
+    return (
+        len(a.order) == len(b.order)
+        and (a.order.start == b.order.start).all()
+        and all((getattr(a.order, c) == getattr(b.order, c)).all() for c in columns)
+    )
 
 
 def test_a_check_of_early_transfers_sees_what_moved_the_other_way(count):
@@ -103,7 +127,7 @@ def test_a_check_of_early_transfers_sees_what_moved_the_other_way(count):
             continue
         after = EARLY_TRANSFERS.apply(before, None)
         if same(before, after):
-            assert EARLY_TRANSFERS.check(after, before) != ""                # the way back is no such rewrite
+            assert EARLY_TRANSFERS.check(after, before) != ""  # the way back is no such rewrite
             caught += 1
     assert caught > count // 4
 
@@ -117,8 +141,9 @@ def test_early_receives_stand_before_compute_operations():
         total = 0
         for r in range(program.ranks):
             done = 0
-            for kind in program.order.kind[program.order.start[r]:program.order.start[r + 1]].tolist():
+            for kind in program.order.kind[program.order.start[r] : program.order.start[r + 1]].tolist():
                 done += Kind(kind) in COMPUTE
                 total += done if Kind(kind) in (Kind.RECV_F, Kind.RECV_B) else 0
         return total
+
     assert before(early) < before(late)

@@ -11,8 +11,11 @@ from ..command import interlock
 
 PAGE = (Path(__file__).parents[2] / "spec" / "lowering.md").read_text()
 SECTIONS = dict(re.findall(r"^## (IL\d+) · R-[A-Z]+-\d · [^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
-EXAMPLES = [(code, verdict, command, text) for code, body in SECTIONS.items()
-            for verdict, command, text in re.findall(r"```sched (\w+)\n# interlock lower (.*?)\n(.*?)```", body, re.S)]
+EXAMPLES = [
+    (code, verdict, command, text)
+    for code, body in SECTIONS.items()
+    for verdict, command, text in re.findall(r"```sched (\w+)\n# interlock lower (.*?)\n(.*?)```", body, re.S)
+]
 
 
 def test_there_are_examples():

@@ -7,18 +7,20 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiles import HEAD, LAYER, read, wrong
 
-from interlock.language.source import Sources
 from interlock.profile import read as reading
 from interlock.profile.data import LayerProfile, Measured, Profile
 from interlock.profile.places import Places
 from interlock.profile.write import text
 from interlock.program.ir import Size
+from interlock.text.source import Sources
+from profiles import HEAD, LAYER, read, wrong
 
 
 def test_units_counts_and_groups():
-    profile = read(HEAD + """
+    profile = read(
+        HEAD
+        + """
 [measured]
 device = "H"
 repeats = 3
@@ -45,11 +47,25 @@ inputs = ["float32[4, 16]", "int64[]"]
 [[layer]]
 name = "vit[1]"
 forward = 0
-""")
+"""
+    )
     vit, llm, last = profile.layers
-    assert vit.times == {"forward": Size(1_000_001), "backward_input": Size(0, 40_000)} and (vit.modality, vit.frozen, vit.group) == ("vision", True, "vit")
-    assert llm.times == {"forward": Size(412_000), "backward": Size(9), "backward_weight": Size(7)} and llm.sizes == {"activation": Size(2048), "weights": Size(1000)}
-    assert (llm.count, llm.recompute, llm.spread, llm.inputs) == (3, True, {"forward": 4}, ("float32[4, 16]", "int64[]"))
+    assert vit.times == {"forward": Size(1_000_001), "backward_input": Size(0, 40_000)} and (
+        vit.modality,
+        vit.frozen,
+        vit.group,
+    ) == ("vision", True, "vit")
+    assert llm.times == {
+        "forward": Size(412_000),
+        "backward": Size(9),
+        "backward_weight": Size(7),
+    } and llm.sizes == {"activation": Size(2048), "weights": Size(1000)}
+    assert (llm.count, llm.recompute, llm.spread, llm.inputs) == (
+        3,
+        True,
+        {"forward": 4},
+        ("float32[4, 16]", "int64[]"),
+    )
     assert last.name == "vit[1]" and profile.measured == Measured(device="H", repeats=3)
     assert profile.unsized() == (vit, "activation")
 
@@ -106,11 +122,16 @@ WRONG = {
     "a vocabulary of an image": (HEAD + LAYER + 'vocabulary = "5 per image"\ntokens = 3\n', "IL115", 5, 14),
     "a vocabulary without tokens": (HEAD + LAYER + "vocabulary = 5\n", "IL115", 5, 14),
     # limits
-    "many equal layers": (HEAD + LAYER + "count = 60_000\n" + LAYER.replace('"a"', '"b"') + "count = 60_000\n", "IL104", 7, 8),
+    "many equal layers": (
+        HEAD + LAYER + "count = 60_000\n" + LAYER.replace('"a"', '"b"') + "count = 60_000\n",
+        "IL104",
+        7,
+        8,
+    ),
     "a large file": (HEAD + LAYER + "#" * (4 << 20), "IL104", 1, 1),
     "a number of many digits": (HEAD + LAYER.replace("5", "9" * 5000), "IL114", None, None),
     "a key of many parts": (HEAD + LAYER + "a." * 200_000 + "a = 1\n", "IL114", 5, 1),
-    "a table of many parts": (HEAD + 'x = """a"""" # \\\n[' + '"=".' * 200_000 + 'a]\n', "IL114", None, None),
+    "a table of many parts": (HEAD + 'x = """a"""" # \\\n[' + '"=".' * 200_000 + "a]\n", "IL114", None, None),
     "a deep nest": (HEAD + "measured = " + "[" * 5000 + "]" * 5000 + "\n", "IL114", None, None),
 }
 
@@ -131,13 +152,20 @@ def test_what_was_meant():
 
 def test_places_in_any_dress():
     content = HEAD + '"layer" = [{ name = "a", forward = -1 }]\n'
-    assert wrong(content)[:3] == ("IL115", 2, 11)                      # in braces: the whole
-    source = Sources().add("x", 'a = """\n[b]\nc = 1"""  # d = 3\n"e".f = [1,\n  2]\n[[g]]\n[g.h]\ni = 5\n[[g]]\ni = { j = "k=l" }\n')
+    assert wrong(content)[:3] == ("IL115", 2, 11)  # in braces: the whole
+    source = Sources().add(
+        "x",
+        'a = """\n[b]\nc = 1"""  # d = 3\n"e".f = [1,\n  2]\n[[g]]\n[g.h]\ni = 5\n[[g]]\ni = { j = "k=l" }\n',
+    )
     places = Places(source)
-    at = lambda span: (*source.line_column(span.at), source.text[span.at:span.at + span.width])
+    at = lambda span: (*source.line_column(span.at), source.text[span.at : span.at + span.width])
     assert at(places.key("e", "f")) == (4, 1, '"e".f') and at(places.value("e", "f")) == (4, 9, "[1,\n  2]")
-    assert at(places.value("g", 0, "h", "i")) == (8, 5, "5") and at(places.key("g", 1, "i", "j")) == (10, 1, "i") and at(places.key("g", 1)) == (9, 1, "[[g]]")
-    assert at(places.key("c")) == (1, 1, "a")                          # within a text: no key
+    assert (
+        at(places.value("g", 0, "h", "i")) == (8, 5, "5")
+        and at(places.key("g", 1, "i", "j")) == (10, 1, "i")
+        and at(places.key("g", 1)) == (9, 1, "[[g]]")
+    )
+    assert at(places.key("c")) == (1, 1, "a")  # within a text: no key
 
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,9}", fullmatch=True)
@@ -150,16 +178,35 @@ def profiles(draw) -> Profile:
     for group in draw(st.lists(names, min_size=1, max_size=4, unique=True)):
         indexed = draw(st.integers(0, 3))
         for i in range(max(indexed, 1)):
-            times = {"forward": draw(sizes)} | draw(st.dictionaries(st.sampled_from(("backward", "backward_input", "backward_weight")), sizes))
-            held = draw(st.dictionaries(st.sampled_from(("activation", "output", "workspace")), sizes)) | draw(st.dictionaries(st.just("weights"), st.builds(Size, st.integers(0, 2**53))))
+            times = {"forward": draw(sizes)} | draw(
+                st.dictionaries(st.sampled_from(("backward", "backward_input", "backward_weight")), sizes)
+            )
+            held = draw(
+                st.dictionaries(st.sampled_from(("activation", "output", "workspace")), sizes)
+            ) | draw(st.dictionaries(st.just("weights"), st.builds(Size, st.integers(0, 2**53))))
             if draw(st.booleans()):
                 held |= {"vocabulary": Size(draw(st.integers(1, 2**53))), "tokens": draw(sizes)}
             if "activation" in held and draw(st.booleans()):
                 held["until_weight"] = held["activation"]
-            layers.append(LayerProfile(f"{group}[{i}]" if indexed else group, times, held, 1 if indexed else draw(st.integers(1, 9)), draw(st.none() | names), draw(st.booleans()),
-                                       draw(st.booleans()), draw(st.sampled_from(((), ("float32[4, 16]",)))), (), draw(st.dictionaries(st.sampled_from(sorted(times)), st.integers(0, 2**53)))))
+            layers.append(
+                LayerProfile(
+                    f"{group}[{i}]" if indexed else group,
+                    times,
+                    held,
+                    1 if indexed else draw(st.integers(1, 9)),
+                    draw(st.none() | names),
+                    draw(st.booleans()),
+                    draw(st.booleans()),
+                    draw(st.sampled_from(((), ("float32[4, 16]",)))),
+                    (),
+                    draw(st.dictionaries(st.sampled_from(sorted(times)), st.integers(0, 2**53))),
+                )
+            )
     said = st.none() | st.text(st.characters(exclude_categories=("C", "Z")), max_size=20)
-    return Profile(tuple(layers), Measured(*(draw(said) for _ in range(4)), *(draw(st.none() | st.integers(0, 99)) for _ in range(2))))
+    return Profile(
+        tuple(layers),
+        Measured(*(draw(said) for _ in range(4)), *(draw(st.none() | st.integers(0, 99)) for _ in range(2))),
+    )
 
 
 @given(profiles())
@@ -175,8 +222,11 @@ def test_what_is_written_is_read_back(profile):
 def test_a_torn_profile_is_read_or_refused(data):
     """One change of a character anywhere: a profile, or one error whose place lies in the text."""
     whole = HEAD + "[measured]\nrepeats = 3\n" + LAYER + 'activation = "2KiB"\nspread = { forward = 4 }\n'
-    at, new = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.sampled_from(['"', "[", "]", "=", "\n", "#", "\\", "-", "{", "x", "", "'''"]))
-    content = whole[:at] + new + whole[at + 1:]
+    at, new = (
+        data.draw(st.integers(0, len(whole) - 1)),
+        data.draw(st.sampled_from(['"', "[", "]", "=", "\n", "#", "\\", "-", "{", "x", "", "'''"])),
+    )
+    content = whole[:at] + new + whole[at + 1 :]
     source = Sources().add("p.toml", content)
     try:
         assert reading.read(source).layers

@@ -6,20 +6,22 @@ import dataclasses
 import re
 
 import pytest
-from command import interlock
-from profiles import HEAD, LAYER
 
+from command import interlock
 from interlock.algebra.elaborate import elaborate
+from interlock.check.pipeline import check_file
 from interlock.language.parse import parse
-from interlock.language.source import Sources
-from interlock.pipeline import check_file
+from interlock.text.source import Sources
+from profiles import HEAD, LAYER
 
 MODEL = """model {
     layer embed { forward 1ms  backward_input 0ms  backward_weight 1ms  activation 4MiB until_weight 4MiB  output 1MiB  weights 8MiB }
     layers llm[6] { forward 3ms  backward_input 3ms  backward_weight 2.5ms  activation 40MiB until_weight 10MiB  output 1MiB  weights 80MiB }
     layer head { forward 1ms  backward_input 3ms  backward_weight 2.5ms  activation 40MiB until_weight 40MiB  output 4B  weights 80MiB  vocabulary 4096  tokens 100  modality text  recompute }
   }"""
-PROFILE = HEAD + """
+PROFILE = (
+    HEAD
+    + """
 [[layer]]
 name = "embed"
 forward = "1ms"
@@ -55,6 +57,7 @@ tokens = 100
 modality = "text"
 recompute = true
 """
+)
 REST = """
   cut { all = embed, llm[0..5], head : 1f1b }
   memory { capacity 2GiB  optimizer 8 per weight byte  logits 4B per vocabulary entry }
@@ -93,25 +96,39 @@ def test_the_program_is_that_of_the_model_written_out(folder):
         assert field.name == "order" or a == b, field.name
     for column in ("start", "kind", "stage", "mb"):
         assert (getattr(one.program.order, column) == getattr(other.program.order, column)).all()
-    assert one.times == other.times and one.freezing == other.freezing and [a.layers for a in one.assumes] == [a.layers for a in other.assumes]
+    assert (
+        one.times == other.times
+        and one.freezing == other.freezing
+        and [a.layers for a in one.assumes] == [a.layers for a in other.assumes]
+    )
 
 
 def test_verdict_memory_makespan(folder):
     def answers(model, more=""):
         [found] = checked(folder, schedule(model, REST + more)).checked
         return [(a.verdict, {f.code for f in a.errors}) for a in found.answers], found.figures
-    for more in ("", "require { makespan <= 1s  peak <= 1GiB }", "require { makespan <= 100ms }", "require { peak <= 100MiB }"):
+
+    for more in (
+        "",
+        "require { makespan <= 1s  peak <= 1GiB }",
+        "require { makespan <= 100ms }",
+        "require { peak <= 100MiB }",
+    ):
         assert answers('model "p.toml"', more) == answers(MODEL, more)
     [(verdict, codes)], _ = answers('model "p.toml"', "require { makespan <= 100ms }")
     assert verdict.value == "invalid" and codes == {"IL705"}
 
 
 def test_a_measured_backward_is_less_than_its_halves(tmp_path):
-    text = LAYER + 'backward = 7\nbackward_input = 5\nbackward_weight = 5\n'
+    text = LAYER + "backward = 7\nbackward_input = 5\nbackward_weight = 5\n"
     (tmp_path / "p.toml").write_text(HEAD + text + text.replace('"a"', '"b"'))
-    found = elaborated(tmp_path, 'schedule s { ranks 1 microbatches 1 model "p.toml" order transfers inserted { rank 0: 0F0 0B0 } }')
-    from interlock.cost.durations import durations
-    assert durations(found.program, found.times).row.tolist() == [10, 5 + 7]          # the first pays W alone
+    found = elaborated(
+        tmp_path,
+        'schedule s { ranks 1 microbatches 1 model "p.toml" order transfers inserted { rank 0: 0F0 0B0 } }',
+    )
+    from interlock.timing.durations import durations
+
+    assert durations(found.program, found.times).row.tolist() == [10, 5 + 7]  # the first pays W alone
 
 
 def test_groups_with_others_between(tmp_path):
@@ -123,9 +140,24 @@ def test_groups_with_others_between(tmp_path):
 
 
 WRONG = {
-    "unknown layer": (schedule('model "p.toml"', "\n  cut { all = lm : 1f1b }\n"), PROFILE, "IL107", "s.sched:5:15"),
-    "unknown layer of a group": (schedule('model "p.toml"', "\n  cut { all = llm[3..6] : 1f1b }\n"), PROFILE, "IL107", "s.sched:5:19"),
-    "frozen and unknown": (schedule('model "p.toml"', REST + "  freeze proj\n"), PROFILE, "IL107", "s.sched:12:10"),
+    "unknown layer": (
+        schedule('model "p.toml"', "\n  cut { all = lm : 1f1b }\n"),
+        PROFILE,
+        "IL107",
+        "s.sched:5:15",
+    ),
+    "unknown layer of a group": (
+        schedule('model "p.toml"', "\n  cut { all = llm[3..6] : 1f1b }\n"),
+        PROFILE,
+        "IL107",
+        "s.sched:5:19",
+    ),
+    "frozen and unknown": (
+        schedule('model "p.toml"', REST + "  freeze proj\n"),
+        PROFILE,
+        "IL107",
+        "s.sched:12:10",
+    ),
     "not there": (schedule('model "q.toml"'), PROFILE, "IL107", "s.sched:4:3"),
     "a folder": (schedule('model "."'), PROFILE, "IL107", "s.sched:4:3"),
     "a device": (schedule('model "/dev/zero"'), PROFILE, "IL107", "s.sched:4:3"),
@@ -133,10 +165,30 @@ WRONG = {
     "not text": (schedule('model "p.toml"'), b"\xff\xfe", "IL107", "s.sched:4:3"),
     "too large": (schedule('model "p.toml"'), PROFILE + "#" * (4 << 20), "IL107", "s.sched:4:3"),
     "torn": (schedule('model "p.toml"'), PROFILE[:-5], "IL114", "p.toml:36:12"),
-    "negative": (schedule('model "p.toml"'), PROFILE.replace("output = 4", "output = -4"), "IL115", "p.toml:31:10"),
-    "no sizes for memory": (schedule('model "p.toml"'), PROFILE.replace('weights = "80MiB"\nvoc', "voc"), "IL115", "s.sched:6:3"),
-    "no sizes for a peak": (schedule('model "p.toml"', "\n  cut { all = embed, llm, head : 1f1b }\n  require { peak <= 1GiB }\n"), PROFILE.replace("output = 4", ""), "IL115", "s.sched:6:13"),
-    "no sizes for a link": (schedule('model "p.toml"', "\n  cut { all = embed, llm, head : 1f1b }\n  link { bandwidth 1GB/s }\n"), PROFILE.replace("output = 4", ""), "IL115", "s.sched:6:3"),
+    "negative": (
+        schedule('model "p.toml"'),
+        PROFILE.replace("output = 4", "output = -4"),
+        "IL115",
+        "p.toml:31:10",
+    ),
+    "no sizes for memory": (
+        schedule('model "p.toml"'),
+        PROFILE.replace('weights = "80MiB"\nvoc', "voc"),
+        "IL115",
+        "s.sched:6:3",
+    ),
+    "no sizes for a peak": (
+        schedule('model "p.toml"', "\n  cut { all = embed, llm, head : 1f1b }\n  require { peak <= 1GiB }\n"),
+        PROFILE.replace("output = 4", ""),
+        "IL115",
+        "s.sched:6:13",
+    ),
+    "no sizes for a link": (
+        schedule('model "p.toml"', "\n  cut { all = embed, llm, head : 1f1b }\n  link { bandwidth 1GB/s }\n"),
+        PROFILE.replace("output = 4", ""),
+        "IL115",
+        "s.sched:6:3",
+    ),
 }
 
 
@@ -153,15 +205,25 @@ def test_what_is_wrong_is_said_at_its_place(name, folder):
 
 
 def test_without_sizes_what_counts_no_bytes_is_answered(tmp_path):
-    (tmp_path / "p.toml").write_text(HEAD + LAYER + "backward = 5\n" + LAYER.replace('"a"', '"b"') + "backward_input = 5\nbackward_weight = 5\n")
-    text = schedule('model "p.toml"', "\n  cut { all = a, b : 1f1b }\n  require { makespan <= 1ms }\n").replace("ranks 4", "ranks 2")
+    (tmp_path / "p.toml").write_text(
+        HEAD
+        + LAYER
+        + "backward = 5\n"
+        + LAYER.replace('"a"', '"b"')
+        + "backward_input = 5\nbackward_weight = 5\n"
+    )
+    text = schedule(
+        'model "p.toml"', "\n  cut { all = a, b : 1f1b }\n  require { makespan <= 1ms }\n"
+    ).replace("ranks 4", "ranks 2")
     [found] = checked(tmp_path, text).checked
     assert found.verdict.value == "valid"
 
 
 def test_the_command_line(folder):
     """check and show, from another folder, and from standard input."""
-    (folder / "s.sched").write_text(schedule('model "p.toml"', REST + "  require { makespan <= 1s  peak <= 2GiB }\n"))
+    (folder / "s.sched").write_text(
+        schedule('model "p.toml"', REST + "  require { makespan <= 1s  peak <= 2GiB }\n")
+    )
     (folder / "elsewhere").mkdir()
     done = interlock("check", "../s.sched", cwd=folder / "elsewhere")
     assert (done.code, done.out.splitlines()[-1]) == (0, "1 file: 1 valid"), done.text
@@ -169,7 +231,11 @@ def test_the_command_line(folder):
     assert done.code == 0 and re.search(r"makespan .*peak memory .* of 2 GiB", done.out)
     text = (folder / "s.sched").read_bytes()
     refused = interlock("check", "-", stdin=text, cwd=folder)
-    assert refused.code == 2 and "error[IL107]: standard input lies in no folder" in refused.out and "--> stdin.sched:4:3" in refused.out
+    assert (
+        refused.code == 2
+        and "error[IL107]: standard input lies in no folder" in refused.out
+        and "--> stdin.sched:4:3" in refused.out
+    )
     assert interlock("check", "-", "--stdin-filename", "other.sched", stdin=text, cwd=folder).code == 0
 
 
@@ -177,6 +243,7 @@ def test_certificates_notice_a_changed_profile(folder):
     def certificates():
         [found] = checked(folder, schedule('model "p.toml"')).checked
         return [document for a in found.answers for document in a.certificates]
+
     before = certificates()
     assert before and before == certificates()
     (folder / "p.toml").write_text(PROFILE.replace('activation = "4MiB"', 'activation = "5MiB"'))

@@ -6,11 +6,11 @@ import re
 import textwrap
 
 import pytest
-from profiles import read, refusal
 
-from interlock import resources
-from interlock.language.source import Sources
 from interlock.profile import trace
+from interlock.text import resources
+from interlock.text.source import Sources
+from profiles import read, refusal
 
 PAGE = resources.text("spec/profiles.md")
 SECTIONS = re.findall(r"^## (IL11\d) · (R-PROF-\d) · [^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
@@ -19,23 +19,40 @@ SECTIONS = re.findall(r"^## (IL11\d) · (R-PROF-\d) · [^\n]+\n(.*?)(?=^## |\Z)"
 def measured(folder, text: str):
     pytest.importorskip("torch")
     from interlock.profile import measure
+
     (folder / "example_layers.py").write_text(text)
-    return measure.profile_of(str(folder / "example_layers.py") + ":layers", measure.Settings("cpu", input="2x16", repeats=1, warmup=0))
+    return measure.profile_of(
+        str(folder / "example_layers.py") + ":layers",
+        measure.Settings("cpu", input="2x16", repeats=1, warmup=0),
+    )
 
 
 @pytest.mark.parametrize("code, rule, body", SECTIONS, ids=[s[0] for s in SECTIONS])
 def test_examples(code, rule, body, tmp_path):
-    run = {"toml": read, "json": lambda text: trace.profile_of(Sources().add("t.json", text)), "py": lambda text: measured(tmp_path, text)}
-    (language, refused), (_, taken) = (re.search(rf"```(\w+) {verdict}\n(.*?)```", body, re.S).groups() for verdict in ("refused", "taken"))
+    run = {
+        "toml": read,
+        "json": lambda text: trace.profile_of(Sources().add("t.json", text)),
+        "py": lambda text: measured(tmp_path, text),
+    }
+    (language, refused), (_, taken) = (
+        re.search(rf"```(\w+) {verdict}\n(.*?)```", body, re.S).groups() for verdict in ("refused", "taken")
+    )
     diagnostic, (found, _, help) = refusal(run[language], refused)
     assert (found, diagnostic.rule) == (code, rule) and help
     assert run[language](taken) and "Source: " in body
 
 
 def test_every_code_has_its_section():
-    assert [s[:2] for s in SECTIONS] == [("IL114", "R-PROF-1"), ("IL115", "R-PROF-2"), ("IL116", "R-PROF-3"), ("IL117", "R-PROF-4")]
+    assert [s[:2] for s in SECTIONS] == [
+        ("IL114", "R-PROF-1"),
+        ("IL115", "R-PROF-2"),
+        ("IL116", "R-PROF-3"),
+        ("IL117", "R-PROF-4"),
+    ]
 
 
 def test_the_file_of_the_page():
     text = textwrap.dedent(re.search(r"TOML:\n\n(.*?)\n\n\|", PAGE, re.S)[1])
-    assert [(l.name, l.count) for l in read(text).layers] == [("embed", 1), ("llm", 24)] and read(text).unsized() is None
+    assert [(l.name, l.count) for l in read(text).layers] == [("embed", 1), ("llm", 24)] and read(
+        text
+    ).unsized() is None

@@ -30,7 +30,9 @@ def test_every_file_is_generated():
 
 @each
 def test_committed_as_generated(file):
-    assert (FOLDER / file.name).read_text(encoding="utf-8") == generate.text(file), "run proofs/smt/generate.py"
+    assert (FOLDER / file.name).read_text(encoding="utf-8") == generate.text(file), (
+        "run proofs/smt/generate.py"
+    )
 
 
 @each
@@ -48,15 +50,34 @@ def test_what_is_assumed_can_hold(file):
     assert query.read(generate.text(file, goals=False), 5_000) == ["sat"] * len(file.parts)
 
 
-@pytest.mark.parametrize("name, old, new", [
-    ("t3-footprint.smt2", "(define-fun wanted.2a () Bool (or weight.2a wanted.1))", "(define-fun wanted.2a () Bool weight.2a)"),
-    ("t3-refinement.smt2", "(define-fun slab.2 () Bool (or slab.1b trained.1c))", "(define-fun slab.2 () Bool (or slab.1 trained.1c))"),
-    ("t4-invariance.smt2", "(define-fun has.SEND_B.3 () Bool (or trained.1 trained.2))", "(define-fun has.SEND_B.3 () Bool (or trained.1 trained.2 trained.3))"),
-    ("t6-memory.smt2", "(ite (not g) 0", "(ite g 0"),
-    ("t8-owner-maps.smt2", "(define-fun hand_over ((m Int)) Int (+ M m))", "(define-fun hand_over ((m Int)) Int m)"),
-    ("t4-invariance-any.smt2", "(ite (there i) 1 0)", "(ite (there i) 0 1)"),
-    ("t3-footprint-any.smt2", "(and (<= 1 j) (<= j n)", "(and (<= 1 j) (< j n)"),
-])
+@pytest.mark.parametrize(
+    "name, old, new",
+    [
+        (
+            "t3-footprint.smt2",
+            "(define-fun wanted.2a () Bool (or weight.2a wanted.1))",
+            "(define-fun wanted.2a () Bool weight.2a)",
+        ),
+        (
+            "t3-refinement.smt2",
+            "(define-fun slab.2 () Bool (or slab.1b trained.1c))",
+            "(define-fun slab.2 () Bool (or slab.1 trained.1c))",
+        ),
+        (
+            "t4-invariance.smt2",
+            "(define-fun has.SEND_B.3 () Bool (or trained.1 trained.2))",
+            "(define-fun has.SEND_B.3 () Bool (or trained.1 trained.2 trained.3))",
+        ),
+        ("t6-memory.smt2", "(ite (not g) 0", "(ite g 0"),
+        (
+            "t8-owner-maps.smt2",
+            "(define-fun hand_over ((m Int)) Int (+ M m))",
+            "(define-fun hand_over ((m Int)) Int m)",
+        ),
+        ("t4-invariance-any.smt2", "(ite (there i) 1 0)", "(ite (there i) 0 1)"),
+        ("t3-footprint-any.smt2", "(and (<= 1 j) (<= j n)", "(and (<= 1 j) (< j n)"),
+    ],
+)
 def test_a_wrong_statement_is_not_proved(tmp_path, name, old, new):
     text = (FOLDER / name).read_text(encoding="utf-8")
     assert old in text
@@ -71,9 +92,19 @@ def test_the_command_fails_if_a_query_is_not_unsat(tmp_path):
     if not second.installed():
         pytest.skip("cvc5 is not installed")
     fine = generate.text(replace(generate.files()[0], parts=generate.files()[0].parts[:1]))
-    for text, code in ((fine, 0), (fine.replace("(assert (not", "(assert (or true"), 1), ("; T3, nothing\n", 1), ("; T3, wrong\n(check-sat", 1)):
+    for text, code in (
+        (fine, 0),
+        (fine.replace("(assert (not", "(assert (or true"), 1),
+        ("; T3, nothing\n", 1),
+        ("; T3, wrong\n(check-sat", 1),
+    ):
         (tmp_path / "a.smt2").write_text(text, encoding="utf-8")
-        done = subprocess.run([sys.executable, FOLDER / "decide.py", tmp_path / "a.smt2"], capture_output=True, text=True,
-                              env={"PYTHONPATH": str(FOLDER.parents[1] / "checker"), "PATH": ""}, timeout=60)
+        done = subprocess.run(
+            [sys.executable, FOLDER / "decide.py", tmp_path / "a.smt2"],
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": str(FOLDER.parents[1] / "checker"), "PATH": ""},
+            timeout=60,
+        )
         assert done.returncode == code, (text[:40], done.stdout, done.stderr)
         assert "a.smt2" in done.stdout

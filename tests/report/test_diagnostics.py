@@ -1,6 +1,6 @@
-from interlock.language.diagnostics import Diagnostic, Label
-from interlock.language.source import Sources, Span
 from interlock.report.diagnostics import render
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.source import Sources, Span
 
 
 def shown(source, *labels, width=80, **fields):
@@ -12,9 +12,16 @@ def shown(source, *labels, width=80, **fields):
 
 
 def test_the_example_of_the_language():
-    lines = "\n" * 30 + "  rank 0: 2SEND_F1 0F2 0SEND_F2 2RECV_B0 2B0\n  rank 1: 3RECV_F1 3SEND_B0 ... 1RECV_F2\n"
-    assert shown(lines, ("0SEND_F2", "rank 0 sends 0F2; rank 1 receives it only after"), ("3SEND_B0", "this, which rank 0 receives only after its own send"),
-                 help="receive 2B0 before sending 0F2, or put the two in one launch { }", width=100) == [
+    lines = (
+        "\n" * 30 + "  rank 0: 2SEND_F1 0F2 0SEND_F2 2RECV_B0 2B0\n  rank 1: 3RECV_F1 3SEND_B0 ... 1RECV_F2\n"
+    )
+    assert shown(
+        lines,
+        ("0SEND_F2", "rank 0 sends 0F2; rank 1 receives it only after"),
+        ("3SEND_B0", "this, which rank 0 receives only after its own send"),
+        help="receive 2B0 before sending 0F2, or put the two in one launch { }",
+        width=100,
+    ) == [
         "error[IL402]: a message",
         "  --> vlm.sched:31:24",
         "   |",
@@ -22,7 +29,8 @@ def test_the_example_of_the_language():
         "   |                        ^^^^^^^^ rank 0 sends 0F2; rank 1 receives it only after",
         "32 |   rank 1: 3RECV_F1 3SEND_B0 ... 1RECV_F2",
         "   |                    -------- this, which rank 0 receives only after its own send",
-        "   = help: receive 2B0 before sending 0F2, or put the two in one launch { }"]
+        "   = help: receive 2B0 before sending 0F2, or put the two in one launch { }",
+    ]
 
 
 def test_several_labels_on_a_line_hang_below_it():
@@ -31,24 +39,48 @@ def test_several_labels_on_a_line_hang_below_it():
         "  | ^ -- --- third",
         "  | | |",
         "  | | second",
-        "  | first"]
+        "  | first",
+    ]
 
 
 def test_labels_of_one_place_follow_each_other():
-    assert shown("abc\n", ("abc", "one"), ("abc", "two"))[3:] == ["1 | abc", "  | ^^^ two", "  | |", "  | one"]
+    assert shown("abc\n", ("abc", "one"), ("abc", "two"))[3:] == [
+        "1 | abc",
+        "  | ^^^ two",
+        "  | |",
+        "  | one",
+    ]
 
 
 def test_lines_far_apart_are_parted():
-    told = shown("one\n" * 2 + "two\n" + "x\n" * 5 + "three\nx\nfour\n", ("two", "a"), ("three", "b"), ("four", "c"))
-    assert told[3:] == [" 3 | two", "   | ^^^ a", "...", " 9 | three", "   | ----- b", "10 | x", "11 | four", "   | ---- c"]
+    told = shown(
+        "one\n" * 2 + "two\n" + "x\n" * 5 + "three\nx\nfour\n", ("two", "a"), ("three", "b"), ("four", "c")
+    )
+    assert told[3:] == [
+        " 3 | two",
+        "   | ^^^ a",
+        "...",
+        " 9 | three",
+        "   | ----- b",
+        "10 | x",
+        "11 | four",
+        "   | ---- c",
+    ]
 
 
 def test_a_long_line_is_cut_about_the_places():
     line = "rank 0: " + " ".join(f"0F{i}" for i in range(20_000))
     told = shown(line + "\n", (" 0F9000", "here"), ("0F19999", "there"))
-    assert told[3].startswith("1 | rank 0: ... 0F8") and " 0F9000 " in told[3] and told[3].endswith("0F19999") and len(told[3]) <= 80
+    assert (
+        told[3].startswith("1 | rank 0: ... 0F8")
+        and " 0F9000 " in told[3]
+        and told[3].endswith("0F19999")
+        and len(told[3]) <= 80
+    )
     marks = told[4]
-    assert told[3][marks.index("^"):].startswith(" 0F9000") and told[3][marks.index("-------"):] == "0F19999"
+    assert (
+        told[3][marks.index("^") :].startswith(" 0F9000") and told[3][marks.index("-------") :] == "0F19999"
+    )
 
 
 def test_one_long_word_is_cut_too():
@@ -64,20 +96,27 @@ def test_control_characters_are_harmless():
 
 def test_carets_stand_under_wide_characters():
     told = shown("层 F0\n", ("F0", "here"))
-    assert told[3:] == ["1 | 层 F0", "  |    ^^ here"]              # two columns and a blank
+    assert told[3:] == ["1 | 层 F0", "  |    ^^ here"]  # two columns and a blank
 
 
 def test_two_sources():
     sources = Sources()
     a, b = sources.add("a.sched", "use b\n"), sources.add("std/b.sched", "\n  rank r\n")
-    told = render(Diagnostic("IL2", "m", (Label(Span(a.base + 4, 1), "used"), Label(Span(b.base + 3, 4), "written"))), sources, "a.sched")
+    told = render(
+        Diagnostic("IL2", "m", (Label(Span(a.base + 4, 1), "used"), Label(Span(b.base + 3, 4), "written"))),
+        sources,
+        "a.sched",
+    )
     assert told[1] == " --> a.sched:1:5" and " ::: std/b.sched:2:3" in told
 
 
 def test_places_beyond_the_end():
     sources = Sources()
     source = sources.add("a", "ab")
-    assert render(Diagnostic("IL1", "m", (Label(Span(source.base + 2, 5), "end"),)), sources, "a")[3:] == ["1 | ab", "  |   ^ end"]
+    assert render(Diagnostic("IL1", "m", (Label(Span(source.base + 2, 5), "end"),)), sources, "a")[3:] == [
+        "1 | ab",
+        "  |   ^ end",
+    ]
     assert render(Diagnostic("IL1", "m"), sources, "a\x1b") == ["error[IL1]: m", " --> a\\x1b"]
 
 

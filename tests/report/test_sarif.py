@@ -10,12 +10,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from report.run import FILES, SENDS_MEET, given, run, two_ranks
 
-from interlock.language.diagnostics import Diagnostic
+from interlock.check.verdict import Answer, Checked
 from interlock.report import render, sarif
 from interlock.report.outcome import Unread
-from interlock.verdict import Answer, Checked
+from interlock.text.diagnostics import Diagnostic
+from report.run import FILES, SENDS_MEET, given, run, two_ranks
 
 SCHEMA = Path(__file__).parent / "sarif-2.1.0-rtm.5.json"
 ROOT = Path(__file__).parents[2]
@@ -32,11 +32,20 @@ def log(results, **more):
 
 
 def flows(result):
-    return [[(l["location"]["physicalLocation"]["region"]["startColumn"], l["location"]["message"]["text"]) for l in t["locations"]] for t in result["codeFlows"][0]["threadFlows"]]
+    return [
+        [
+            (l["location"]["physicalLocation"]["region"]["startColumn"], l["location"]["message"]["text"])
+            for l in t["locations"]
+        ]
+        for t in result["codeFlows"][0]["threadFlows"]
+    ]
 
 
 def test_the_schema_is_the_one_published():
-    assert hashlib.sha256(SCHEMA.read_bytes()).hexdigest() == "2d99159ae54a3eea97f81781cff48780548657c35949f4b7f25e99a2ba4de4f8"
+    assert (
+        hashlib.sha256(SCHEMA.read_bytes()).hexdigest()
+        == "2d99159ae54a3eea97f81781cff48780548657c35949f4b7f25e99a2ba4de4f8"
+    )
 
 
 def test_the_run_of_every_answer_is_valid(valid):
@@ -47,21 +56,43 @@ def test_the_run_of_every_answer_is_valid(valid):
     rules = one["tool"]["driver"]["rules"]
     assert [r["id"] for r in rules] == sorted({r["ruleId"] for r in one["results"]})
     for rule in rules:
-        assert rule["shortDescription"]["text"] and len(rule["fullDescription"]["text"]) <= 1024 and rule["help"]["text"].startswith(rule["id"])
-        assert rule["properties"]["precision"] == "very-high" and rule["properties"]["problem.severity"] in ("error", "warning")
+        assert (
+            rule["shortDescription"]["text"]
+            and len(rule["fullDescription"]["text"]) <= 1024
+            and rule["help"]["text"].startswith(rule["id"])
+        )
+        assert rule["properties"]["precision"] == "very-high" and rule["properties"]["problem.severity"] in (
+            "error",
+            "warning",
+        )
     for result in one["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         (place,) = result["locations"]
-        assert set(place["physicalLocation"]["region"]) == {"startLine", "startColumn", "endLine", "endColumn"}
+        assert set(place["physicalLocation"]["region"]) == {
+            "startLine",
+            "startColumn",
+            "endLine",
+            "endColumn",
+        }
         assert result["partialFingerprints"]["primaryLocationLineHash"]
 
 
 def test_findings_only():
     (one,) = log(run())["runs"]
     found = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in one["results"]}
-    assert found == {"runs/deadlock.sched", "runs/wrong%20data.sched", "runs/memory.sched", "runs/unknown.sched", "runs/torn.sched", "runs/unmet.sched"}
+    assert found == {
+        "runs/deadlock.sched",
+        "runs/wrong%20data.sched",
+        "runs/memory.sched",
+        "runs/unknown.sched",
+        "runs/torn.sched",
+        "runs/unmet.sched",
+    }
     assert {r["ruleId"]: r["level"] for r in one["results"]}["IL901"] == "warning"
-    assert {v["file"] for v in one["properties"]["verdicts"] if v["verdict"] == "valid"} == {"runs/valid.sched", "runs/unmet.sched"}
+    assert {v["file"] for v in one["properties"]["verdicts"] if v["verdict"] == "valid"} == {
+        "runs/valid.sched",
+        "runs/unmet.sched",
+    }
     assert log(run({"runs/valid.sched": FILES["runs/valid.sched"]}))["runs"][0]["results"] == []
 
 
@@ -75,7 +106,7 @@ def test_a_wait_cycle_has_a_thread_for_each_rank_in_program_order():
     assert "0SEND_F1 ends only when rank 1 receives it in 1RECV_F1" in told
     place = result["locations"][0]["physicalLocation"]["region"]
     line = two_ranks("x", *SENDS_MEET).splitlines()[place["startLine"] - 1]
-    assert line[place["startColumn"] - 1:place["endColumn"] - 1] == "0SEND_F1"
+    assert line[place["startColumn"] - 1 : place["endColumn"] - 1] == "0SEND_F1"
     assert [l["message"]["text"] for l in result["relatedLocations"]]
 
 
@@ -89,7 +120,11 @@ def test_inserted_operations_are_named():
 
 def test_a_fingerprint_stays_when_lines_move():
     def prints(text):
-        return [r["partialFingerprints"]["primaryLocationLineHash"] for r in log(run({"a.sched": text}))["runs"][0]["results"]]
+        return [
+            r["partialFingerprints"]["primaryLocationLineHash"]
+            for r in log(run({"a.sched": text}))["runs"][0]["results"]
+        ]
+
     text = two_ranks("x", *SENDS_MEET)
     assert prints(text) == prints("\n# moved\n" + text.replace("    rank", "  rank"))
     twice = prints(text + text.replace("schedule x", "schedule y"))
@@ -104,9 +139,13 @@ def test_beyond_the_limits_errors_come_first_and_a_notification_says_so(valid, m
     open_ = [Checked(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(30)]
 
     def run_of(unread):
-        report = json.loads(sarif.render(open_, lambda path: None, unread=unread, paths=[f"{i}.csv" for i in range(30)]))
+        report = json.loads(
+            sarif.render(open_, lambda path: None, unread=unread, paths=[f"{i}.csv" for i in range(30)])
+        )
         valid.validate(report)
-        return report["runs"][0]["results"], [n["message"]["text"] for n in report["runs"][0]["invocations"][0]["toolExecutionNotifications"]]
+        return report["runs"][0]["results"], [
+            n["message"]["text"] for n in report["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+        ]
 
     results, told = run_of(many)
     assert [r["level"] for r in results] == ["error"] * 15 + ["warning"] * 5
@@ -124,7 +163,10 @@ def test_a_long_way_is_cut(valid, monkeypatch):
     valid.validate(report)
     (one,) = report["runs"]
     assert sum(map(len, flows(one["results"][0]))) == 3
-    assert one["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"] == "IL402 of x: of its 4 places on the way 3 are told"
+    assert (
+        one["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+        == "IL402 of x: of its 4 places on the way 3 are told"
+    )
 
 
 def test_text_that_would_be_a_link():
@@ -135,7 +177,13 @@ def test_text_that_would_be_a_link():
 
 def test_every_case_and_example_is_valid(valid):
     paths = sorted([*(ROOT / "tests/cases").glob("*.sched"), *(ROOT / "examples").glob("*.sched")])
-    bare = {str(p.relative_to(ROOT)): "\n".join(l for l in p.read_text().splitlines() if not l.strip().startswith(("expect", "# expect"))) + "\n" for p in paths}
+    bare = {
+        str(p.relative_to(ROOT)): "\n".join(
+            l for l in p.read_text().splitlines() if not l.strip().startswith(("expect", "# expect"))
+        )
+        + "\n"
+        for p in paths
+    }
     report = log(run(bare, ("pair", "blocking")))
     valid.validate(report)
     assert len({r["ruleId"] for r in report["runs"][0]["results"]}) > 15

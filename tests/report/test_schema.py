@@ -5,16 +5,16 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from report.run import FILES, given, run
 
 from interlock import __version__
-from interlock.pipeline import Options, check_file
+from interlock.check.pipeline import Options, check_file
+from interlock.check.targets import TARGETS
+from interlock.check.verdict import Answer, Checked, Verdict, Waived
 from interlock.report import explain, render
 from interlock.report.outcome import OUTCOMES
-from interlock.rules.finding import Severity
 from interlock.rules.waits import MODELS
-from interlock.targets import TARGETS
-from interlock.verdict import Answer, Checked, Verdict, Waived
+from interlock.text.finding import Severity
+from report.run import FILES, given, run
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "spec/report.schema.json").read_text(encoding="utf-8"))
@@ -25,7 +25,10 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": DEFS})
 
 
-REPORT, KINDS = validator("report"), {name.removesuffix("_line"): validator(name) for name in DEFS if name.endswith("_line")}
+REPORT, KINDS = (
+    validator("report"),
+    {name.removesuffix("_line"): validator(name) for name in DEFS if name.endswith("_line")},
+)
 
 
 def agree(results) -> set[str]:
@@ -47,11 +50,15 @@ def test_the_schema_is_one():
     whole = jsonschema.Draft202012Validator(SCHEMA)
     checked, sources, more = given(run({"runs/memory.sched": FILES["runs/memory.sched"]}))
     assert whole.is_valid(json.loads(render("json", checked, sources, **more)))
-    assert all(whole.is_valid(json.loads(line)) for line in render("json-lines", checked, sources, **more).splitlines())
+    assert all(
+        whole.is_valid(json.loads(line))
+        for line in render("json-lines", checked, sources, **more).splitlines()
+    )
 
 
 def test_nothing_is_left_open():
     """Every object of the schema that is not a part of others refuses what it does not name."""
+
     def objects(value, path=""):
         if isinstance(value, dict):
             if "properties" in value and value.get("type") == "object":
@@ -61,12 +68,15 @@ def test_nothing_is_left_open():
         elif isinstance(value, list):
             for i, inner in enumerate(value):
                 yield from objects(inner, f"{path}/{i}")
+
     for path, found in objects(DEFS):
         closed = found.get("additionalProperties") is False or found.get("unevaluatedProperties") is False
         assert closed or path.endswith("_fields") or "propertyNames" in found, path
     for name in DEFS:
         if name.endswith("_fields"):
-            assert any(name in json.dumps(d) and d.get("unevaluatedProperties") is False for d in DEFS.values())
+            assert any(
+                name in json.dumps(d) and d.get("unevaluatedProperties") is False for d in DEFS.values()
+            )
 
 
 def test_it_names_what_the_program_knows():
@@ -83,9 +93,19 @@ def test_every_kind_of_answer():
 
 
 def test_cases_and_examples_for_every_model_and_target():
-    paths = sorted([*(ROOT / "tests/cases").glob("*.sched"), *(p for p in (ROOT / "examples").iterdir() if p.suffix in (".sched", ".csv"))])
+    paths = sorted(
+        [
+            *(ROOT / "tests/cases").glob("*.sched"),
+            *(p for p in (ROOT / "examples").iterdir() if p.suffix in (".sched", ".csv")),
+        ]
+    )
     assert len(paths) > 35
-    agree([check_file(str(p.relative_to(ROOT)), p.read_bytes(), Options(MODELS, targets=tuple(TARGETS))) for p in paths])
+    agree(
+        [
+            check_file(str(p.relative_to(ROOT)), p.read_bytes(), Options(MODELS, targets=tuple(TARGETS)))
+            for p in paths
+        ]
+    )
 
 
 def test_csvs():
@@ -100,23 +120,50 @@ def test_the_examples_of_every_code():
     assert kinds == set(KINDS)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"schedule", b"schedule x {", b"skeleton s {}", "schedule \u202e { ranks 1e999 }".encode(), b"# expect: invalid IL999\nx", b"0F0,\x00"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"schedule",
+        b"schedule x {",
+        b"skeleton s {}",
+        "schedule \u202e { ranks 1e999 }".encode(),
+        b"# expect: invalid IL999\nx",
+        b"0F0,\x00",
+    ],
+)
 def test_bad_input(data):
     agree(run({"bad.sched": data, "bad.csv": data}))
 
 
 def test_what_is_no_number_and_what_is_waived():
-    c = Checked("a\udcff.sched", "a", (Answer("pair", reason="P < \ud800"), Answer("torch", target=True)), waived=(Waived("IL502", "grows", "known"),), excused=False)
+    c = Checked(
+        "a\udcff.sched",
+        "a",
+        (Answer("pair", reason="P < \ud800"), Answer("torch", target=True)),
+        waived=(Waived("IL502", "grows", "known"),),
+        excused=False,
+    )
     report = json.loads(render("json", [c], lambda path: None))
     REPORT.validate(report)
     assert report["files"][0]["schedules"][0]["waived"][0]["reason"] == "known"
 
 
-@pytest.mark.parametrize("change", [lambda r: r.update(new=1), lambda r: r["files"][0].update(new=1), lambda r: r["files"][0]["schedules"][0].update(new=1),
-                                    lambda r: r["files"][0]["schedules"][0]["answers"][0].update(new=1), lambda r: r.pop("interlock"),
-                                    lambda r: r["files"][0]["schedules"][0]["answers"][0]["findings"][0]["places"][0].update(new=1),
-                                    lambda r: r["files"][0]["schedules"][0]["answers"][0]["findings"][0]["figures"].update(new=1),
-                                    lambda r: r["summary"].pop("unknown"), lambda r: r["files"][0]["schedules"][0].update(verdict="maybe")])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r.update(new=1),
+        lambda r: r["files"][0].update(new=1),
+        lambda r: r["files"][0]["schedules"][0].update(new=1),
+        lambda r: r["files"][0]["schedules"][0]["answers"][0].update(new=1),
+        lambda r: r.pop("interlock"),
+        lambda r: r["files"][0]["schedules"][0]["answers"][0]["findings"][0]["places"][0].update(new=1),
+        lambda r: r["files"][0]["schedules"][0]["answers"][0]["findings"][0]["figures"].update(new=1),
+        lambda r: r["summary"].pop("unknown"),
+        lambda r: r["files"][0]["schedules"][0].update(verdict="maybe"),
+    ],
+)
 def test_a_change_of_the_output_is_seen(change):
     checked, sources, more = given(run({"runs/deadlock.sched": FILES["runs/deadlock.sched"]}))
     report = json.loads(render("json", checked, sources, **more))

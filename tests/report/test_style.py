@@ -11,11 +11,20 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("env, stream, colour", [
-    ({}, Terminal(), True), ({}, io.StringIO(), False), ({"TERM": "dumb"}, Terminal(), False), ({"NO_COLOR": "1"}, Terminal(), False),
-    ({"NO_COLOR": "", "FORCE_COLOR": ""}, Terminal(), True), ({"FORCE_COLOR": "1"}, io.StringIO(), True),
-    ({"FORCE_COLOR": "1", "TERM": "dumb"}, io.StringIO(), True), ({"FORCE_COLOR": "0"}, Terminal(), False),
-    ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, Terminal(), False)])
+@pytest.mark.parametrize(
+    "env, stream, colour",
+    [
+        ({}, Terminal(), True),
+        ({}, io.StringIO(), False),
+        ({"TERM": "dumb"}, Terminal(), False),
+        ({"NO_COLOR": "1"}, Terminal(), False),
+        ({"NO_COLOR": "", "FORCE_COLOR": ""}, Terminal(), True),
+        ({"FORCE_COLOR": "1"}, io.StringIO(), True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, io.StringIO(), True),
+        ({"FORCE_COLOR": "0"}, Terminal(), False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, Terminal(), False),
+    ],
+)
 def test_colour(monkeypatch, env, stream, colour):
     for name, value in env.items():
         monkeypatch.setenv(name, value)
@@ -38,7 +47,11 @@ def drawn(stream, seconds, label="checking"):
 
 def test_progress_appears_after_a_second_and_goes():
     told = drawn(Terminal(), [0, 0.5, 1.5, 1.5, 1.55])
-    assert told.startswith("\rchecking 2/3 a.sched") and told.count("checking") == 1 and told.endswith("\r" + " " * 20 + "\r")
+    assert (
+        told.startswith("\rchecking 2/3 a.sched")
+        and told.count("checking") == 1
+        and told.endswith("\r" + " " * 20 + "\r")
+    )
 
 
 def test_progress_is_silent_elsewhere(monkeypatch):
@@ -50,8 +63,7 @@ def test_progress_is_silent_elsewhere(monkeypatch):
 
 def test_progress_goes_after_an_interrupt():
     stream, now = Terminal(), iter([0, 2, 2])
-    with pytest.raises(KeyboardInterrupt):
-        with Progress(3, "checking", stream, clock=lambda: next(now)) as p:
-            p.step()
-            raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), Progress(3, "checking", stream, clock=lambda: next(now)) as p:
+        p.step()
+        raise KeyboardInterrupt
     assert stream.getvalue().endswith("\r")

@@ -1,14 +1,14 @@
 """What a person reads. The files in golden/ are the reports as they stand; look at them, and update them with --update-golden."""
 
 import pytest
-from report.sample import COMPUTE, CROSSED, GPIPE, LAUNCHES, RING, TIGHT, TWO_RANKS, VEE, sample
 
-from interlock.check import check_program
-from interlock.language.diagnostics import Diagnostic, Label
-from interlock.language.source import Sources, Span
+from interlock.check.program import check_program
+from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.report import text
 from interlock.report.outcome import Unread
-from interlock.verdict import Answer, Checked, Expectation, Verdict
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.source import Sources, Span
+from report.sample import COMPUTE, CROSSED, GPIPE, LAUNCHES, RING, TIGHT, TWO_RANKS, VEE, sample
 
 ALL = ("buffered", "edge", "pair", "rank", "blocking")
 
@@ -17,7 +17,9 @@ def checked(source, models=("pair",), *expectations, path="vlm.sched", sources=N
     program, sources = sample(source, path=path, sources=sources, **options)
     name = source.split()[1]
     at = sources._sources[-1].base
-    return Checked(path, name, check_program(program, models), expectations, at=at, width=len(f"schedule {name}")), sources
+    return Checked(
+        path, name, check_program(program, models), expectations, at=at, width=len(f"schedule {name}")
+    ), sources
 
 
 def report(c, sources, **options):
@@ -25,15 +27,18 @@ def report(c, sources, **options):
 
 
 @pytest.mark.parametrize("width", [80, 140])
-@pytest.mark.parametrize("name, source, models, options", [
-    ("two_ranks", TWO_RANKS, ALL, {}),
-    ("launches", LAUNCHES, ("edge", "pair"), {}),
-    ("ring", RING, ("edge", "rank"), {"fragment": True}),
-    ("compute", COMPUTE, ("pair", "rank"), {"inserted": True}),
-    ("crossed", CROSSED, ("pair",), {}),
-    ("memory", GPIPE, ("edge", "pair"), TIGHT),
-    ("vee", VEE, ("edge", "pair"), {"place": [0, 1, 1, 0]}),
-])
+@pytest.mark.parametrize(
+    "name, source, models, options",
+    [
+        ("two_ranks", TWO_RANKS, ALL, {}),
+        ("launches", LAUNCHES, ("edge", "pair"), {}),
+        ("ring", RING, ("edge", "rank"), {"fragment": True}),
+        ("compute", COMPUTE, ("pair", "rank"), {"inserted": True}),
+        ("crossed", CROSSED, ("pair",), {}),
+        ("memory", GPIPE, ("edge", "pair"), TIGHT),
+        ("vee", VEE, ("edge", "pair"), {"place": [0, 1, 1, 0]}),
+    ],
+)
 def test_golden(golden, name, source, models, options, width):
     c, sources = checked(source, models, **options)
     golden(f"{name}_{width}.txt", report(c, sources, width=width, box=width > 100))
@@ -50,27 +55,55 @@ def test_verbose_tells_the_deadlock_of_every_model():
     c, sources = checked(TWO_RANKS, ("pair", "blocking"))
     assert report(c, sources).count("error[IL402]: deadlock under `pair` and `blocking`") == 1
     c, sources = checked(RING, ("rank", "blocking"), fragment=True)
-    assert report(c, sources, verbose=True).count("error[IL402]: deadlock under `rank` and `blocking`: ranks 0, 1 and 2") == 1
+    assert (
+        report(c, sources, verbose=True).count(
+            "error[IL402]: deadlock under `rank` and `blocking`: ranks 0, 1 and 2"
+        )
+        == 1
+    )
 
 
 def test_colour_changes_nothing_but_colour():
     c, sources = checked(TWO_RANKS, ALL)
     import re
+
     assert re.sub("\x1b\\[[0-9;]*m", "", report(c, sources, color=True)) == report(c, sources)
 
 
 def test_run_over_many_files(golden):
     found, sources = [], Sources()
     for path, source, expectations in (
-            ("a.sched", GPIPE, ()), ("b.sched", GPIPE, ()),
-            ("bad.sched", TWO_RANKS, (Expectation(Verdict.INVALID, "IL402", (), True),)),
-            ("hoped.sched", TWO_RANKS, (Expectation(Verdict.VALID, None, ("pair",), False),))):
+        ("a.sched", GPIPE, ()),
+        ("b.sched", GPIPE, ()),
+        ("bad.sched", TWO_RANKS, (Expectation(Verdict.INVALID, "IL402", (), True),)),
+        ("hoped.sched", TWO_RANKS, (Expectation(Verdict.VALID, None, ("pair",), False),)),
+    ):
         found.append(checked(source, ("pair",), *expectations, path=path, sources=sources)[0])
-    found.append(Checked("prove.sched", "family", (Answer("pair", reason="the search for times was cut off after 10 s; --timeout 60 or fewer chunks "
-                                                          "would decide it"),)))
+    found.append(
+        Checked(
+            "prove.sched",
+            "family",
+            (
+                Answer(
+                    "pair",
+                    reason="the search for times was cut off after 10 s; --timeout 60 or fewer chunks "
+                    "would decide it",
+                ),
+            ),
+        )
+    )
     torn = sources.add("torn.sched", "schedule x {\n  ranks two\n}\n")
-    unread = Unread("torn.sched", (Diagnostic("IL101", "a number is expected here", (Label(Span(torn.base + 21, 3), "not a number"),),
-                                              "write the number of ranks, as in `ranks 4`"),))
+    unread = Unread(
+        "torn.sched",
+        (
+            Diagnostic(
+                "IL101",
+                "a number is expected here",
+                (Label(Span(torn.base + 21, 3), "not a number"),),
+                "write the number of ranks, as in `ranks 4`",
+            ),
+        ),
+    )
     golden("many.txt", text.render(found, lambda path: sources, unread=[unread]))
 
 
@@ -79,6 +112,7 @@ def test_operations_without_a_place_are_named():
     program = c.answers[0].program
     order = program.order
     from dataclasses import replace
+
     bare = replace(program, order=replace(order, at=order.at * 0 - 1))
     c = Checked("x.csv", "x", check_program(bare, ("pair",)))
     told = report(c, None)
@@ -87,7 +121,12 @@ def test_operations_without_a_place_are_named():
 
 
 def test_an_unknown_never_reads_like_success():
-    c = Checked("x.sched", "x", (Answer("pair", reason="z3 gave up; a smaller M would decide it"),), (Expectation(Verdict.UNKNOWN, met=True),))
+    c = Checked(
+        "x.sched",
+        "x",
+        (Answer("pair", reason="z3 gave up; a smaller M would decide it"),),
+        (Expectation(Verdict.UNKNOWN, met=True),),
+    )
     told = text.render([c], lambda path: None)
     assert "x.sched: x: unknown under pair" in told and "z3 gave up; a smaller M would decide it" in told
     assert told.splitlines()[-1] == "1 file: 1 unknown"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from interlock.pictures import Subject, scene, subjects
-from interlock.pipeline import Options
+from interlock.check.pipeline import Options
 from interlock.report.timeline.layout import Scene
+from interlock.report.timeline.scenes import Subject, scene, subjects
 
 MODEL = """model {{ layers llm[{layers}] {{ forward 3ms  backward 6ms  activation 200MiB  output 24MiB  weights 400MiB }} }}
   memory {{ capacity {capacity} }}
   link {{ latency 500us  bandwidth 200GB/s }}"""
 
 
-def pipeline(name: str = "small", ranks: int = 2, microbatches: int = 4, skeleton: str = "1f1b", layers: int = 8, capacity: str = "16GiB") -> str:
+def pipeline(
+    name: str = "small",
+    ranks: int = 2,
+    microbatches: int = 4,
+    skeleton: str = "1f1b",
+    layers: int = 8,
+    capacity: str = "16GiB",
+) -> str:
     return f"schedule {name} {{\n  ranks {ranks}\n  microbatches {microbatches}\n  {MODEL.format(layers=layers, capacity=capacity)}\n  cut {{ decoder = llm : {skeleton} }}\n}}\n"
 
 
@@ -61,8 +68,9 @@ def ran(text: str, model: str = "pair") -> str:
     """The file of a run of the schedule that took a tenth longer than predicted, and 3 ns more for everything; of a deadlock what ran of it."""
     import numpy as np
 
-    from interlock.cost.timeline import Timeline
     from interlock.interchange.timeline import dumps
+    from interlock.timing.timeline import Timeline
+
     found = subject(text, models=(model,))
     run = scene(found, model).timeline
     later = lambda times: np.where(times < 0, -1, times * 11 // 10 + 3)

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
-from interlock.commands.show import table
+from interlock.cli.show import table
 from interlock.report.timeline import html
 from interlock.report.timeline.palette import REGIONS as COLORS
 from interlock.report.timeline.palette import fills, ink
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
 VOID = {"meta", "input", "br"}
 
@@ -41,17 +41,36 @@ class Elements(HTMLParser):
 
 
 def column(c) -> np.ndarray:
-    return np.full(c["n"], c["v"]) if "v" in c else np.frombuffer(base64.b64decode(c["b"]), dtype="<" + c["t"])
+    return (
+        np.full(c["n"], c["v"]) if "v" in c else np.frombuffer(base64.b64decode(c["b"]), dtype="<" + c["t"])
+    )
 
 
-@pytest.mark.parametrize("text, model", [(pipeline(), None), (REGIONS, "pair"), (SPLIT.replace("SKELETON", "dualpipev"), None), (STUCK, "blocking")])
+@pytest.mark.parametrize(
+    "text, model",
+    [
+        (pipeline(), None),
+        (REGIONS, "pair"),
+        (SPLIT.replace("SKELETON", "dualpipev"), None),
+        (STUCK, "blocking"),
+    ],
+)
 def test_the_data_are_the_timeline(text, model):
     scene = drawn(text, model)
     (found,) = Elements(html.render(scene)).data["scenes"]
     o = scene.program.order
-    for name, values in (("kind", o.kind), ("stage", o.stage), ("mb", o.mb), ("start", scene.start), ("end", scene.end), ("lane", scene.lane)):
+    for name, values in (
+        ("kind", o.kind),
+        ("stage", o.stage),
+        ("mb", o.mb),
+        ("start", scene.start),
+        ("end", scene.end),
+        ("lane", scene.lane),
+    ):
         assert (column(found["columns"][name]) == values).all()
-    assert (column(found["first"]) == o.start).all() and column(found["path"]).tolist() == list(scene.timeline.critical)
+    assert (column(found["first"]) == o.start).all() and column(found["path"]).tolist() == list(
+        scene.timeline.critical
+    )
     for track, own in zip(found["tracks"], scene.tracks):
         assert (column(track["time"]) == own.time).all() and (column(track["value"]) == own.value).all()
 
@@ -59,7 +78,9 @@ def test_the_data_are_the_timeline(text, model):
 def test_columns_keep_large_times():
     big = np.array([-1, 2**52, 2**40 + 1])
     assert (column(html._column(big)) == big).all()
-    assert html._column(np.array([7, 7])) == {"v": 7, "n": 2} and html._column(np.array([0, 200]))["t"] == "i2"
+    assert (
+        html._column(np.array([7, 7])) == {"v": 7, "n": 2} and html._column(np.array([0, 200]))["t"] == "i2"
+    )
 
 
 def test_it_needs_nothing_else():
@@ -67,7 +88,10 @@ def test_it_needs_nothing_else():
     parsed = Elements(page)
     assert [t for t, a in parsed.found if "src" in a or "href" in a] == []
     assert not re.search(r"https?://|@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
-    assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1, viewport-fit=cover"}) in parsed.found
+    assert (
+        "meta",
+        {"name": "viewport", "content": "width=device-width, initial-scale=1, viewport-fit=cover"},
+    ) in parsed.found
     canvas = next(a for t, a in parsed.found if t == "canvas")
     assert canvas["tabindex"] == "0" and canvas["aria-label"].startswith("Timeline of small: 2 ranks")
     assert "<title>small: 2 ranks, 4 microbatches, transfers at once - Interlock</title>" in page
@@ -87,7 +111,7 @@ def test_source_lines_stand_with_their_operations():
     place = column(found["columns"]["place"])
     for row in range(len(place)):
         line, col, width = found["spans"][place[row]]
-        assert found["texts"][line][2][col:col + width] == scene.program.show(row)
+        assert found["texts"][line][2][col : col + width] == scene.program.show(row)
 
 
 def test_the_figures_of_each_rank_are_in_a_table():
@@ -104,7 +128,10 @@ def test_a_comparison_has_one_table_and_all_scenes():
 
 def test_colours_can_be_read_and_told_apart():
     def luminance(color):
-        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (int(color[i:i + 2], 16) / 255 for i in (1, 3, 5))]
+        linear = [
+            c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+            for c in (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     def contrast(a, b):
@@ -114,4 +141,4 @@ def test_colours_can_be_read_and_told_apart():
     for region in range(len(COLORS)):
         f = fills(region)
         assert all(contrast(f[k], ink(f[k])) >= 4.5 for k in "FIB")
-        assert contrast(f["F"], f["B"]) > 1.7             # forward and backward differ in lightness, not in hue alone
+        assert contrast(f["F"], f["B"]) > 1.7  # forward and backward differ in lightness, not in hue alone

@@ -4,10 +4,10 @@ import json
 import time
 
 import pytest
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, measured, pipeline
 
-from interlock.commands.show import table
+from interlock.cli.show import table
 from interlock.report.timeline import html
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, measured, pipeline
 
 NOTHING = STUCK.replace("0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0", "0RECV_B0 0F0 0SEND_F0 0B0 0F1 0SEND_F1")
 DESKTOP, PHONE = {"width": 1280, "height": 720}, {"width": 390, "height": 800}
@@ -21,15 +21,27 @@ def written(tmp_path_factory):
 
     def write(name: str):
         if name not in made:
-            text = {"regions": lambda: html.render(drawn(REGIONS)), "stuck": lambda: html.render(drawn(STUCK, "blocking")), "nothing": lambda: html.render(drawn(NOTHING, "blocking")), "full": lambda: html.render(drawn(pipeline("full", capacity="4GiB"))),
-                    "eight": lambda: html.render(drawn(pipeline("eight", 8, 16, layers=32), "pair")), "overlaps": lambda: html.render(drawn(SPLIT.replace("SKELETON", "dualpipev"))),
-                    "measured": lambda: html.render(measured(pipeline())), "steady": lambda: html.render(drawn(pipeline("steady", microbatches=24))),
-                    "beside": lambda: html.compare(two := [drawn(pipeline(), "pair"), measured(pipeline())], table(two)),
-                    "two": lambda: html.compare(two := [drawn(pipeline()), drawn(pipeline("gpipe", skeleton="gpipe"))], table(two)),
-                    "many": lambda: html.render(drawn(pipeline("many", 8, 2100, layers=32), "pair"))}[name]()
+            text = {
+                "regions": lambda: html.render(drawn(REGIONS)),
+                "stuck": lambda: html.render(drawn(STUCK, "blocking")),
+                "nothing": lambda: html.render(drawn(NOTHING, "blocking")),
+                "full": lambda: html.render(drawn(pipeline("full", capacity="4GiB"))),
+                "eight": lambda: html.render(drawn(pipeline("eight", 8, 16, layers=32), "pair")),
+                "overlaps": lambda: html.render(drawn(SPLIT.replace("SKELETON", "dualpipev"))),
+                "measured": lambda: html.render(measured(pipeline())),
+                "steady": lambda: html.render(drawn(pipeline("steady", microbatches=24))),
+                "beside": lambda: html.compare(
+                    two := [drawn(pipeline(), "pair"), measured(pipeline())], table(two)
+                ),
+                "two": lambda: html.compare(
+                    two := [drawn(pipeline()), drawn(pipeline("gpipe", skeleton="gpipe"))], table(two)
+                ),
+                "many": lambda: html.render(drawn(pipeline("many", 8, 2100, layers=32), "pair")),
+            }[name]()
             made[name] = folder / f"{name}.html"
             made[name].write_text(text, encoding="utf-8")
         return made[name]
+
     return write
 
 
@@ -48,6 +60,7 @@ def opened(browser, written):
         page.goto(written(name).as_uri())
         page.wait_for_function("window.interlock && window.interlock.state().painted > 0", timeout=60_000)
         return page
+
     yield open_
     for context in contexts:
         context.close()
@@ -68,14 +81,22 @@ def middle(page, operation: str) -> tuple[float, float]:
 
 def pixels(page, *operations: str) -> list[list[int]]:
     """The colours near the left edges of operations' boxes, where no text is."""
-    return page.evaluate("""names => { const c = document.getElementById("view"), k = devicePixelRatio, all = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
-        return names.map(n => { const p = window.interlock.place(n), at = 4 * (Math.round((p.y + 4) * k) * c.width + Math.round((p.x + 4) * k)); return [...all.slice(at, at + 3)]; }); }""", operations)
+    return page.evaluate(
+        """names => { const c = document.getElementById("view"), k = devicePixelRatio, all = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        return names.map(n => { const p = window.interlock.place(n), at = 4 * (Math.round((p.y + 4) * k) * c.width + Math.round((p.x + 4) * k)); return [...all.slice(at, at + 3)]; }); }""",
+        operations,
+    )
 
 
 def test_boxes_have_the_colours_of_region_and_kind(opened):
     page = opened("regions")
     assert state(page)["ranks"] == 2 and state(page)["drawn"] >= 48
-    assert pixels(page, "1F1", "1B1", "0F1", "0B1") == [[0x56, 0xB4, 0xE9], [0x00, 0x72, 0xB2], [0xE6, 0x9F, 0x00], [0xC0, 0x4F, 0x00]]
+    assert pixels(page, "1F1", "1B1", "0F1", "0B1") == [
+        [0x56, 0xB4, 0xE9],
+        [0x00, 0x72, 0xB2],
+        [0xE6, 0x9F, 0x00],
+        [0xC0, 0x4F, 0x00],
+    ]
 
 
 def test_zoom_by_wheel_buttons_and_keys(opened):
@@ -86,7 +107,7 @@ def test_zoom_by_wheel_buttons_and_keys(opened):
     page.mouse.wheel(0, -400)
     wheeled = state(page)
     assert wheeled["scale"] > 1.5 * all_of_it["scale"]
-    assert abs(middle(page, "3F4")[0] - x) < 12           # it grows about the pointer
+    assert abs(middle(page, "3F4")[0] - x) < 12  # it grows about the pointer
     page.click("#in")
     assert state(page)["scale"] > wheeled["scale"]
     page.click("#fit")
@@ -96,7 +117,7 @@ def test_zoom_by_wheel_buttons_and_keys(opened):
     assert state(page)["scale"] == pytest.approx(1.5 * all_of_it["scale"])
     page.keyboard.press("-")
     page.keyboard.press("-")
-    assert state(page)["scale"] == pytest.approx(all_of_it["scale"])      # never less than all of it
+    assert state(page)["scale"] == pytest.approx(all_of_it["scale"])  # never less than all of it
 
 
 def test_pan_by_drag_and_keys(opened):
@@ -124,7 +145,17 @@ def test_the_card_tells_of_what_is_under_the_pointer(opened):
     page.mouse.move(*middle(page, "2B1"))
     page.wait_for_selector("#card:not([hidden])")
     text = page.locator("#card").inner_text()
-    for part in ("2B1", "backward", "backbone", "stage 2", "rank", "ms", "GiB", "critical path", "1f1b.sched:"):
+    for part in (
+        "2B1",
+        "backward",
+        "backbone",
+        "stage 2",
+        "rank",
+        "ms",
+        "GiB",
+        "critical path",
+        "1f1b.sched:",
+    ):
         assert part in text, part
     page.mouse.move(*middle(page, "1SEND_F0"))
     assert "2RECV_F0" in page.locator("#card").inner_text() and "24 MiB" in page.locator("#card").inner_text()
@@ -149,7 +180,15 @@ def test_search_jumps(opened):
     for query in ("mb 3", "rank 2", "stage 1", "f2", "critical", "decoder", "nothing"):
         page.fill("#find", query)
         counts[query] = state(page)["found"]
-    assert counts == {"mb 3": 16 + 28, "rank 2": counts["rank 2"], "stage 1": counts["stage 1"], "f2": 8, "critical": counts["critical"], "decoder": counts["decoder"], "nothing": 0}
+    assert counts == {
+        "mb 3": 16 + 28,
+        "rank 2": counts["rank 2"],
+        "stage 1": counts["stage 1"],
+        "f2": 8,
+        "critical": counts["critical"],
+        "decoder": counts["decoder"],
+        "nothing": 0,
+    }
     assert counts["rank 2"] >= 32 + 64 and counts["stage 1"] >= 32 and counts["critical"] > 8
     assert page.locator("#found").inner_text() == "none"
 
@@ -198,7 +237,10 @@ def test_two_fingers_zoom(opened):
     before = state(page)["scale"]
     session = page.context.new_cdp_session(page)
     y = page.locator("#view").bounding_box()["y"] + 120
-    touch = lambda kind, *xs: session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y, "id": i} for i, x in enumerate(xs)]})
+    touch = lambda kind, *xs: session.send(
+        "Input.dispatchTouchEvent",
+        {"type": kind, "touchPoints": [{"x": x, "y": y, "id": i} for i, x in enumerate(xs)]},
+    )
     touch("touchStart", 180, 220)
     for d in (10, 30, 60, 90):
         touch("touchMove", 180 - d, 220 + d)
@@ -240,16 +282,29 @@ def test_schedules_side_by_side(opened):
 
 def test_a_measured_run(opened):
     page = opened("measured")
-    assert "small (measured)" in page.locator("h1").inner_text() and "steady period" not in page.locator("dl").inner_text()
+    assert (
+        "small (measured)" in page.locator("h1").inner_text()
+        and "steady period" not in page.locator("dl").inner_text()
+    )
     assert page.locator("#critical").is_hidden()
     page.mouse.move(*middle(page, "0B1"))
-    assert "0B1" in page.locator("#card").inner_text() and "critical path" not in page.locator("#card").inner_text()
+    assert (
+        "0B1" in page.locator("#card").inner_text()
+        and "critical path" not in page.locator("#card").inner_text()
+    )
 
 
 def test_a_measured_run_beside_its_schedule(opened):
     page = opened("beside")
-    head, rows = (page.locator("table.data").first.locator(f"{part} tr").all_inner_texts() for part in ("thead", "tbody"))
-    assert "steady period" in head[0] and rows[0].startswith("small\t") and rows[1].startswith("small (measured)\t")
+    head, rows = (
+        page.locator("table.data").first.locator(f"{part} tr").all_inner_texts()
+        for part in ("thead", "tbody")
+    )
+    assert (
+        "steady period" in head[0]
+        and rows[0].startswith("small\t")
+        and rows[1].startswith("small (measured)\t")
+    )
     predicted, ran = (page.evaluate("n => window.interlock.place('1F0', n)", n) for n in (0, 1))
     assert ran["x"] > predicted["x"] and ran["w"] == pytest.approx(1.1 * predicted["w"], rel=0.02)
 
@@ -276,7 +331,11 @@ def test_a_hundred_thousand_operations(opened, written, record_property):
         return (performance.now() - t) / 10; }""")
     page.evaluate("window.interlock.find('3F1999')")
     assert state(page)["chosen"] == "3F1999"
-    rows = json.loads(page.locator("#data").evaluate("e => JSON.stringify(JSON.parse(e.textContent).scenes[0].columns.kind.n || atob(JSON.parse(e.textContent).scenes[0].columns.kind.b).length)"))
+    rows = json.loads(
+        page.locator("#data").evaluate(
+            "e => JSON.stringify(JSON.parse(e.textContent).scenes[0].columns.kind.n || atob(JSON.parse(e.textContent).scenes[0].columns.kind.b).length)"
+        )
+    )
     assert rows > 90_000
     record_property("seconds_to_load", round(loaded, 2))
     print(f"{rows:,} operations: {loaded:.2f} s to load, {frames:.0f} ms a frame while zooming")

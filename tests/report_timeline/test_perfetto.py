@@ -4,15 +4,24 @@ import json
 from collections import defaultdict
 
 import pytest
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
 from interlock.report.timeline import perfetto
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
-CASES = [(pipeline(), None), (pipeline(ranks=4, microbatches=8), "pair"), (REGIONS, None), (REGIONS, "buffered"), (SPLIT.replace("SKELETON", "dualpipev"), None), (STUCK, "blocking")]
+CASES = [
+    (pipeline(), None),
+    (pipeline(ranks=4, microbatches=8), "pair"),
+    (REGIONS, None),
+    (REGIONS, "buffered"),
+    (SPLIT.replace("SKELETON", "dualpipev"), None),
+    (STUCK, "blocking"),
+]
 
 
 def events(text, model):
-    return json.loads(perfetto.render(drawn(text, model)), parse_constant=lambda c: pytest.fail(f"{c} is no JSON"))["traceEvents"]
+    return json.loads(
+        perfetto.render(drawn(text, model)), parse_constant=lambda c: pytest.fail(f"{c} is no JSON")
+    )["traceEvents"]
 
 
 @pytest.mark.parametrize("text, model", CASES)
@@ -46,10 +55,18 @@ def test_an_arrow_goes_from_each_send_to_its_receive(text, model):
 
 def test_ranks_are_processes_and_compute_has_a_thread_of_its_own():
     found = events(*CASES[1])
-    names = {(e["pid"], e.get("tid")): e["args"]["name"] for e in found if e["ph"] == "M" and e["name"].endswith("_name")}
+    names = {
+        (e["pid"], e.get("tid")): e["args"]["name"]
+        for e in found
+        if e["ph"] == "M" and e["name"].endswith("_name")
+    }
     assert {names[r, None] for r in range(4)} == {f"rank {r}" for r in range(4)}
     assert names[0, 0] == "compute" and {names[0, 1], names[0, 2]} == {"receives", "sends"}
-    order = {(e["pid"], e.get("tid")): e["args"]["sort_index"] for e in found if e["ph"] == "M" and e["name"].endswith("sort_index")}
+    order = {
+        (e["pid"], e.get("tid")): e["args"]["sort_index"]
+        for e in found
+        if e["ph"] == "M" and e["name"].endswith("sort_index")
+    }
     assert [order[r, None] for r in range(4)] == [0, 1, 2, 3] and order[2, 0] < order[2, 1]
     compute = {e["args"]["kind"] for e in found if e["ph"] == "X" and e["tid"] == 0}
     assert compute <= {"F", "B", "I", "W", "LOSS", "STEP"}
@@ -61,12 +78,17 @@ def test_times_keep_their_nanoseconds():
     for e in json.loads(perfetto.render(scene))["traceEvents"]:
         if e["ph"] == "X":
             row = rows[e["pid"], e["name"]]
-            assert round(e["ts"] * 1000) == scene.start[row] and round(e["dur"] * 1000) == scene.end[row] - scene.start[row]
+            assert (
+                round(e["ts"] * 1000) == scene.start[row]
+                and round(e["dur"] * 1000) == scene.end[row] - scene.start[row]
+            )
 
 
 def test_memory_is_a_counter_of_each_rank():
     scene = drawn(pipeline())
     found = [e for e in json.loads(perfetto.render(scene))["traceEvents"] if e["ph"] == "C"]
     assert {e["name"] for e in found} == {"memory (capacity 16 GiB)"}
-    assert [max(e["args"]["bytes"] for e in found if e["pid"] == r) for r in range(2)] == [t.peak for t in scene.tracks]
+    assert [max(e["args"]["bytes"] for e in found if e["pid"] == r) for r in range(2)] == [
+        t.peak for t in scene.tracks
+    ]
     assert {e["name"] for e in events(*CASES[5]) if e["ph"] == "C"} == {"in flight"}

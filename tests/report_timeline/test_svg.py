@@ -5,10 +5,10 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from command import ROOT
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
+from command import ROOT
 from interlock.report.timeline import svg
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -33,7 +33,16 @@ def test_golden_of_a_deadlock(golden):
     golden("stuck.svg", svg.render(drawn(STUCK, "blocking"), width=900))
 
 
-@pytest.mark.parametrize("text, model", [(REGIONS, None), (SPLIT.replace("SKELETON", "zb_v"), "pair"), (SPLIT.replace("SKELETON", "dualpipev"), None), (STUCK, "blocking"), (pipeline(capacity="4GiB"), None)])
+@pytest.mark.parametrize(
+    "text, model",
+    [
+        (REGIONS, None),
+        (SPLIT.replace("SKELETON", "zb_v"), "pair"),
+        (SPLIT.replace("SKELETON", "dualpipev"), None),
+        (STUCK, "blocking"),
+        (pipeline(capacity="4GiB"), None),
+    ],
+)
 def test_it_is_xml_that_needs_nothing_else(text, model):
     picture = svg.render(drawn(text, model))
     root = ET.fromstring(picture)
@@ -50,13 +59,17 @@ def test_text_is_text():
 
 def test_a_deadlock_has_its_circle():
     found = texts(svg.render(drawn(STUCK, "blocking")))
-    assert {"0SEND_F1", "1RECV_F1", "1SEND_B0", "0RECV_B0", "1", "2", "here nothing moves any more"} <= set(found)
+    assert {"0SEND_F1", "1RECV_F1", "1SEND_B0", "0RECV_B0", "1", "2", "here nothing moves any more"} <= set(
+        found
+    )
     assert "critical path" not in found
 
 
 def test_of_many_ranks_the_middle_is_left_out():
     picture = svg.render(drawn(pipeline(ranks=40, microbatches=2, layers=40)))
-    assert "9 more ranks" in texts(picture) and "rank 39" in texts(picture) and "rank 20" not in texts(picture)
+    assert (
+        "9 more ranks" in texts(picture) and "rank 39" in texts(picture) and "rank 20" not in texts(picture)
+    )
 
 
 def test_many_operations_make_no_large_file():

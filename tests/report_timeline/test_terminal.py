@@ -3,14 +3,20 @@
 import re
 
 import pytest
-from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
-from interlock.commands.show import table
+from interlock.cli.show import table
 from interlock.report.style import columns
 from interlock.report.timeline import terminal
+from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
-CASES = {"small": (pipeline(), None), "regions": (REGIONS, None), "split": (SPLIT.replace("SKELETON", "zb_v"), "pair"), "overlaps": (SPLIT.replace("SKELETON", "dualpipev"), None),
-         "stuck": (STUCK, "blocking"), "full": (pipeline("full", capacity="4GiB"), None)}
+CASES = {
+    "small": (pipeline(), None),
+    "regions": (REGIONS, None),
+    "split": (SPLIT.replace("SKELETON", "zb_v"), "pair"),
+    "overlaps": (SPLIT.replace("SKELETON", "dualpipev"), None),
+    "stuck": (STUCK, "blocking"),
+    "full": (pipeline("full", capacity="4GiB"), None),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -25,7 +31,11 @@ def test_golden_in_ascii(golden):
 
 
 def test_golden_of_a_comparison(golden):
-    scenes = [drawn(pipeline(), units=True), drawn(pipeline("gpipe", skeleton="gpipe"), units=True), drawn(STUCK, "blocking")]
+    scenes = [
+        drawn(pipeline(), units=True),
+        drawn(pipeline("gpipe", skeleton="gpipe"), units=True),
+        drawn(STUCK, "blocking"),
+    ]
     golden("compare.txt", terminal.compare(scenes, table(scenes), width=100))
 
 
@@ -42,13 +52,18 @@ def test_colour_is_no_more_than_colour():
     scene = drawn(pipeline(ranks=4))
     colored = terminal.render(scene, color=True)
     assert "\x1b[" in colored and "\x1b[" not in terminal.render(scene)
-    assert len(re.sub("\x1b\\[[0-9;]*m", "", colored).splitlines()) == len(terminal.render(scene).splitlines())
-    assert "\x1b[48;5;25;38;5;231;1;4m" in colored       # a backward on the critical path: bold and underlined too
+    assert len(re.sub("\x1b\\[[0-9;]*m", "", colored).splitlines()) == len(
+        terminal.render(scene).splitlines()
+    )
+    assert "\x1b[48;5;25;38;5;231;1;4m" in colored  # a backward on the critical path: bold and underlined too
 
 
 def test_kinds_are_told_apart_without_colour():
     text = terminal.render(drawn(SPLIT.replace("SKELETON", "zb_v")), width=160)
-    assert all(f"{fill * 2} {word}" in text for fill, word in (("░", "forward"), ("▒", "backward, input half"), ("╱", "backward, weight half")))
+    assert all(
+        f"{fill * 2} {word}" in text
+        for fill, word in (("░", "forward"), ("▒", "backward, input half"), ("╱", "backward, weight half"))
+    )
 
 
 def test_ranks_beyond_the_height_are_left_out():
@@ -59,4 +74,5 @@ def test_ranks_beyond_the_height_are_left_out():
 
 def test_names_cannot_steer_the_terminal():
     from dataclasses import replace
+
     assert "\x1b" not in terminal.render(replace(drawn(pipeline()), name="a\x1b[2Jb", told="\x1b]0;x\x07"))

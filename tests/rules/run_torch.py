@@ -23,17 +23,22 @@ def main(rank: int, ranks: int, store: str, csv: str, microbatches: int, frozen:
     lines = Path(csv).read_text().splitlines()
     mine = [sorted({int(s) for s in re.findall(r"(?:^|[,(;])(\d+)F", line)}) for line in lines]
     torch.manual_seed(0)
-    chain = [torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh()) for _ in range(sum(map(len, mine)))]
+    chain = [
+        torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh())
+        for _ in range(sum(map(len, mine)))
+    ]
     for s in frozen:
         chain[s].requires_grad_(False)
     x, y = torch.randn(microbatches, WIDTH), torch.randn(microbatches, WIDTH)
-    loss_fn = lambda out, target: ((out - target) ** 2).sum() * (1 + target.abs().sum())       # each microbatch weighs differently
+    loss_fn = lambda out, target: (
+        ((out - target) ** 2).sum() * (1 + target.abs().sum())
+    )  # each microbatch weighs differently
     reference = copy.deepcopy(chain)
     for i in range(microbatches):
-        out = x[i:i + 1]
+        out = x[i : i + 1]
         for stage in reference:
             out = stage(out)
-        loss_fn(out, y[i:i + 1]).backward()
+        loss_fn(out, y[i : i + 1]).backward()
 
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
     stages = [PipelineStage(chain[s], s, len(chain), torch.device("cpu")) for s in mine[rank]]
@@ -44,11 +49,22 @@ def main(rank: int, ranks: int, store: str, csv: str, microbatches: int, frozen:
     for s in mine[rank]:
         if s not in frozen:
             pairs = [(p.grad, q.grad) for p, q in zip(chain[s].parameters(), reference[s].parameters())]
-            far[s] = None if any(g is None for g, _ in pairs) else max(float((g - h).abs().max()) for g, h in pairs)
+            far[s] = (
+                None
+                if any(g is None for g, _ in pairs)
+                else max(float((g - h).abs().max()) for g, h in pairs)
+            )
     print("FAR", json.dumps(far))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     rank, ranks, store, csv, microbatches, *frozen = sys.argv[1:]
-    main(int(rank), int(ranks), store, csv, int(microbatches), {int(s) for s in ",".join(frozen).split(",") if s})
+    main(
+        int(rank),
+        int(ranks),
+        store,
+        csv,
+        int(microbatches),
+        {int(s) for s in ",".join(frozen).split(",") if s},
+    )

@@ -15,13 +15,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from world import join
 
 from interlock.lower.plan import loads
 from interlock.runtime import Runner
-from world import join
 
 LIMIT = 3.0
-ROWS = 500_000                   # more than a socket holds
+ROWS = 500_000  # more than a socket holds
 
 
 class Odd(nn.Linear):
@@ -60,6 +60,7 @@ def kill_in(name: str) -> None:
         if name != "new_group":
             call(*args, **options)
         os.kill(os.getpid(), signal.SIGKILL)
+
     setattr(dist, name, killed)
 
 
@@ -74,7 +75,9 @@ def run(way: str, rank: int, folder: Path) -> None:
         plan = folder / "other.plan"
     program = loads((folder / "s.plan").read_text()).program
     here = [s for s, st in enumerate(program.stages) if st.replicated or st.rank == rank]
-    who, way = (0, "killed") if way == "host" else (1, way)                  # `host`: rank 0, which keeps the store, is killed
+    who, way = (
+        (0, "killed") if way == "host" else (1, way)
+    )  # `host`: rank 0, which keeps the store, is killed
     stages = {s: Odd(4, way if rank == who else "", 2 if way == "late" else 6) for s in here}
     if way == "frozen" and rank == 1:
         stages[here[0]].requires_grad_(False)
@@ -87,7 +90,9 @@ def run(way: str, rank: int, folder: Path) -> None:
     if way == "unbuilt" and rank == 1:
         time.sleep(3 * LIMIT)
         raise SystemExit(7)
-    runner = Runner(plan, stages, lambda out, target: ((out - target) ** 2).sum(), timeout=LIMIT, exit_when_stuck=True)
+    runner = Runner(
+        plan, stages, lambda out, target: ((out - target) ** 2).sum(), timeout=LIMIT, exit_when_stuck=True
+    )
     if way == "gradient" and rank == 1:
         stage = runner.stages[here[-1]]
         backward, stage.backward = stage.backward, lambda *args: [g[:2] for g in backward(*args)]

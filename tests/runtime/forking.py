@@ -12,7 +12,7 @@ import sys
 import time
 
 import failing
-import torch.fx.experimental.symbolic_shapes                 # what the first backward imports, within its time limit
+import torch.fx.experimental.symbolic_shapes  # noqa: F401 (what the first backward imports, within its time limit)
 
 
 def rank_main(rank: int, ranks: int, store: str, args: list[str]) -> None:

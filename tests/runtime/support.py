@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+from interlock.check.pipeline import Options
 from interlock.lower import backends
 from interlock.lower.lowering import lower
 from interlock.lower.sources import sources_of
-from interlock.pipeline import Options
 
 HERE = Path(__file__).parent
-TEXT = ("layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } layer head { }")
+TEXT = "layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } layer head { }"
 WHOLE = "all = vit, proj, embed, llm, head : "
 
 
@@ -45,14 +45,28 @@ def lowered(text: str, to: str = "torch", name: str = "s.sched", csv=None, **opt
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{HERE.parents[1] / 'checker'}:{HERE}", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{HERE.parents[1] / 'checker'}:{HERE}",
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
 
 
 def start(script: Path, ranks: int, *args, folder: Path) -> list[subprocess.Popen]:
     """A process a rank, with a store of their own: `script RANK RANKS STORE args..`."""
     store = folder / f"store-{time.monotonic_ns()}"
-    return [subprocess.Popen([sys.executable, script, str(r), str(ranks), store, *(str(a).format(rank=r) for a in args)], env=environment(), cwd=folder,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in range(ranks)]
+    return [
+        subprocess.Popen(
+            [sys.executable, script, str(r), str(ranks), store, *(str(a).format(rank=r) for a in args)],
+            env=environment(),
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for r in range(ranks)
+    ]
 
 
 def finish(processes: list[subprocess.Popen], seconds: float) -> list[tuple[int, str]]:
@@ -76,7 +90,12 @@ def train(jobs: list[dict], ranks: int, folder: Path, seconds: float) -> list[li
     path = folder / "jobs.json"
     path.write_text(json.dumps(jobs))
     ended = finish(start(HERE / "worker.py", ranks, path, folder / "out-{rank}.json", folder=folder), seconds)
-    results = [json.loads((folder / f"out-{r}.json").read_text()) if (folder / f"out-{r}.json").exists() else [] for r in range(ranks)]
+    results = [
+        json.loads((folder / f"out-{r}.json").read_text()) if (folder / f"out-{r}.json").exists() else []
+        for r in range(ranks)
+    ]
     for r, (code, text) in enumerate(ended):
-        assert code == 0 and len(results[r]) == len(jobs), f"rank {r} ended with {code} after {len(results[r])} of {len(jobs)} jobs:\n{text}\n{results[r][-1:]}"
+        assert code == 0 and len(results[r]) == len(jobs), (
+            f"rank {r} ended with {code} after {len(results[r])} of {len(jobs)} jobs:\n{text}\n{results[r][-1:]}"
+        )
     return [list(of_ranks) for of_ranks in zip(*results)]

@@ -8,9 +8,8 @@ from random import Random
 
 import pytest
 
-from interlock.check import check_program, written
-from interlock.cost.durations import Link, Machine, durations
-from interlock.cost.simulate import simulate
+from interlock.check.program import check_program, written
+from interlock.check.verdict import Verdict
 from interlock.lower.actions import actions
 from interlock.lower.plan import head
 from interlock.program.facts import Facts
@@ -18,19 +17,27 @@ from interlock.program.ir import Program
 from interlock.runtime.calibrate import Calibration, calibrate, lowered
 from interlock.runtime.emulation import Asked
 from interlock.runtime.pool import Pool
-from interlock.verdict import Verdict
+from interlock.timing.durations import Link, Machine, durations
+from interlock.timing.simulate import simulate
 from interlock.witness import executor
 
 from ..agreement.generate import random_program, schedule, stir
 from ..command import GIB, interlock
 
 RANKS = 4
-QUIET = 0.3                                              # seconds without any movement after which the watchdog calls it a stop
+QUIET = 0.3  # seconds without any movement after which the watchdog calls it a stop
 
 
 def as_job(program: Program, model: str) -> dict:
     n = len(program.order)
-    return {"plain": head(program), "ranks": actions(program), "model": model, "seconds": [0.0005] * n, "sizes": [16] * n, "limit": QUIET}
+    return {
+        "plain": head(program),
+        "ranks": actions(program),
+        "model": model,
+        "seconds": [0.0005] * n,
+        "sizes": [16] * n,
+        "limit": QUIET,
+    }
 
 
 def candidates():
@@ -67,13 +74,24 @@ def test_what_pair_rejects_stops_and_what_it_accepts_runs(request):
     """
     count = 150 if request.config.getoption("--thorough") else 20
     found = wanted("pair", count)
-    looser = [(seed, p) for seed, p in found["stops"] if check_program(p, ("edge",))[0].verdict is Verdict.VALID]
-    jobs = [(seed, p, "pair", True) for seed, p in found["valid"]] + [(seed, p, "pair", False) for seed, p in found["stops"]] + [(seed, p, "edge", True) for seed, p in looser]
+    looser = [
+        (seed, p) for seed, p in found["stops"] if check_program(p, ("edge",))[0].verdict is Verdict.VALID
+    ]
+    jobs = (
+        [(seed, p, "pair", True) for seed, p in found["valid"]]
+        + [(seed, p, "pair", False) for seed, p in found["stops"]]
+        + [(seed, p, "edge", True) for seed, p in looser]
+    )
     assert len(looser) >= count // 4
     with Pool(RANKS) as pool:
         for seed, program, model, ends in jobs:
             results = pool.run(program.ranks, as_job(program, model), 60)
-            assert all(r["finished"] for r in results) == ends, (seed, model, ends, [(r["finished"], r["at"], r["queue"]) for r in results])
+            assert all(r["finished"] for r in results) == ends, (
+                seed,
+                model,
+                ends,
+                [(r["finished"], r["at"], r["queue"]) for r in results],
+            )
             if not ends:
                 expect_report(seed, program, results)
 
@@ -84,9 +102,13 @@ def expect_report(seed: int, program: Program, results: list[dict]) -> None:
     ended = {int(row) for r in results for row in r["span"]}
     assert ended == {row for row in stopped.done if facts.has_event[row]}, seed
     for rank, result in enumerate(results):
-        waiting = {program.show(r) for row, _ in stopped.stuck.get(rank, ()) for r in (row, facts.overlap_head[row])}
+        waiting = {
+            program.show(r) for row, _ in stopped.stuck.get(rank, ()) for r in (row, facts.overlap_head[row])
+        }
         assert result["finished"] == (not waiting), (seed, rank)
-        assert set(result["queue"]) <= waiting and (result["finished"] or result["at"] in waiting | {"the end of its list"}), (seed, rank, result, waiting)
+        assert set(result["queue"]) <= waiting and (
+            result["finished"] or result["at"] in waiting | {"the end of its list"}
+        ), (seed, rank, result, waiting)
 
 
 TIMED = """schedule s {
@@ -104,10 +126,17 @@ def test_the_command(tmp_path):
     path.write_text(TIMED)
     done = interlock("run", path, "--emulate", "--ranks", "2", "--calibrate", "-o", out, memory=16 * GIB)
     assert done.code == 0, done.text
-    measured, predicted = (float(x) for x in re.search(r"^s: measured ([\d.]+) ms, predicted ([\d.]+) ms: ", done.out, re.M).groups())
-    assert re.match(r"this machine: overhead \d+ us an operation, links \d+ us \+ bytes / [\d.]+ GB/s\n", done.out)
+    measured, predicted = (
+        float(x)
+        for x in re.search(r"^s: measured ([\d.]+) ms, predicted ([\d.]+) ms: ", done.out, re.M).groups()
+    )
+    assert re.match(
+        r"this machine: overhead \d+ us an operation, links \d+ us \+ bytes / [\d.]+ GB/s\n", done.out
+    )
     program, times = lowered(TIMED)
-    nominal = simulate(program, durations(program, times, Machine(Link(2_000_000, 10**9))), "pair").makespan / 1e6
+    nominal = (
+        simulate(program, durations(program, times, Machine(Link(2_000_000, 10**9))), "pair").makespan / 1e6
+    )
     assert measured >= nominal and predicted >= nominal
     timeline = json.loads(out.read_text())
     assert timeline["format"] == "interlock.timeline/1" and len(timeline["ranks"]) == 2
@@ -122,8 +151,8 @@ def test_a_calibration_is_what_the_prediction_adds():
     found, asked = durations(program, times, Machine(Link(2_000_000, 10**9))), Asked(scale=2, payload=0.5)
     here = Calibration(300_000, 500_000, 10**8).durations(found, times, asked)
     added = {program.show(i): int(here.row[i] - found.row[i]) for i in range(len(program.order))}
-    assert {added[name] for name in ("0F0", "1B3")} == {150_000}                            # 0.3 ms of real time
-    assert added["0SEND_F0"] == 0                                                            # 0.25 ms + 64 KiB at 400 MB/s, and the link takes longer
+    assert {added[name] for name in ("0F0", "1B3")} == {150_000}  # 0.3 ms of real time
+    assert added["0SEND_F0"] == 0  # 0.25 ms + 64 KiB at 400 MB/s, and the link takes longer
     slow = Calibration(0, 8_000_000, 10**8).durations(found, times, asked)
     size = 64 << 10
     row = next(i for i in range(len(program.order)) if program.show(i) == "1RECV_F2")
@@ -134,15 +163,23 @@ def test_this_machine():
     with Pool(2) as pool:
         here = calibrate(pool, 2)
         alone = calibrate(pool, 1)
-    assert 0 < here.overhead < 10**9 and 0 <= here.latency < 10**9 and 10**5 < here.bandwidth < 10**13 and alone.latency == 0
+    assert (
+        0 < here.overhead < 10**9
+        and 0 <= here.latency < 10**9
+        and 10**5 < here.bandwidth < 10**13
+        and alone.latency == 0
+    )
     assert "us an operation" in str(here)
 
 
-@pytest.mark.parametrize("text, args, said", [
-    (TIMED, ("--ranks", "3"), "s has 2 ranks, not 3"),
-    (TIMED.replace("forward 15ms", ""), (), "give"),
-    (TIMED.replace("1f1b", "nothing"), (), "IL203"),
-])
+@pytest.mark.parametrize(
+    "text, args, said",
+    [
+        (TIMED, ("--ranks", "3"), "s has 2 ranks, not 3"),
+        (TIMED.replace("forward 15ms", ""), (), "give"),
+        (TIMED.replace("1f1b", "nothing"), (), "IL203"),
+    ],
+)
 def test_what_cannot_be_emulated(tmp_path, text, args, said):
     path = tmp_path / "s.sched"
     path.write_text(text)

@@ -23,10 +23,16 @@ def loss(monkeypatch):
 def test_both_schedules_give_one_curve(tmp_path, request, loss):
     steps = 50 if request.config.getoption("--thorough") else 3
     curves = {name: loss.losses(name, steps, tmp_path) for name in loss.CURVES}
-    assert list(curves) == ["baseline", "transposed"] and all(len(c) == steps and c[-1] < c[0] for c in curves.values())
+    assert list(curves) == ["baseline", "transposed"] and all(
+        len(c) == steps and c[-1] < c[0] for c in curves.values()
+    )
     assert curves["transposed"] == pytest.approx(curves["baseline"], rel=0, abs=1e-6)
     drawn = ElementTree.fromstring(loss.draw(curves))
-    paths = [p.get("d") for p in drawn.iter("{http://www.w3.org/2000/svg}path") if p.get("d").count("L") == steps - 1]
+    paths = [
+        p.get("d")
+        for p in drawn.iter("{http://www.w3.org/2000/svg}path")
+        if p.get("d").count("L") == steps - 1
+    ]
     assert len(paths) == 2 and max(abs(a - b) for a, b in zip(*map(points, paths))) < 0.2
 
 

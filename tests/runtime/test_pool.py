@@ -7,15 +7,15 @@ import signal
 
 import pytest
 
-from interlock.check import written
-from interlock.cost.durations import by_kind
-from interlock.cost.standard import program
+from interlock.check.program import written
 from interlock.lower.actions import actions
 from interlock.lower.plan import head
 from interlock.program.ir import Kind
 from interlock.runtime.emulation import Asked, emulate
 from interlock.runtime.mail import Mail
 from interlock.runtime.pool import Pool
+from interlock.timing.durations import by_kind
+from interlock.timing.standard import program
 
 
 def test_messages_arrive_whole_and_for_their_job():
@@ -24,7 +24,7 @@ def test_messages_arrive_whole_and_for_their_job():
     mine, other = Mail(0, pipes[0][0], ends), Mail(1, pipes[1][0], ends)
     other.tell(3, [0], "t1")
     other.tell(4, [0], "here")
-    os.write(ends[0], b"4 1 t")                              # cut where a read may end
+    os.write(ends[0], b"4 1 t")  # cut where a read may end
     mine.wait(1)
     assert mine.heard == {3: {("t1", 1)}, 4: {("here", 1)}}
     os.write(ends[0], b"27\n")
@@ -57,7 +57,14 @@ def test_jobs_one_after_the_other_and_a_process_that_ends():
 
 def test_a_job_that_takes_too_long():
     p = written(program("1f1b", 2, 2))
-    job = {"plain": head(p), "ranks": actions(p), "model": "pair", "seconds": [5.0] * len(p.order), "sizes": [0] * len(p.order), "limit": 60}
+    job = {
+        "plain": head(p),
+        "ranks": actions(p),
+        "model": "pair",
+        "seconds": [5.0] * len(p.order),
+        "sizes": [0] * len(p.order),
+        "limit": 60,
+    }
     with Pool(2) as pool, pytest.raises(OSError) as raised:
         pool.run(2, job, 0.5)
     assert "not done after" in str(raised.value) and all(q.poll() is not None for q in pool.processes)

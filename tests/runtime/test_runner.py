@@ -19,7 +19,9 @@ PLAIN = "0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1 0F2 1F2 1B2 0B2"
 
 @pytest.fixture(scope="module", autouse=True)
 def world(tmp_path_factory):
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path_factory.mktemp('store') / 'store'}", rank=0, world_size=1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{tmp_path_factory.mktemp('store') / 'store'}", rank=0, world_size=1
+    )
     yield
     dist.destroy_process_group()
 
@@ -31,8 +33,17 @@ def make():
     def make(order: str, more: str = "", stages=None, **options) -> Runner:
         plan = lowered(ORDER.format(order=order, more=more)).plan
         torch.manual_seed(0)
-        runners.append(Runner(plan, stages or {0: nn.Linear(3, 4).double(), 1: nn.Linear(4, 2).double()}, options.pop("loss_fn", loss_fn), timeout=10, **options))
+        runners.append(
+            Runner(
+                plan,
+                stages or {0: nn.Linear(3, 4).double(), 1: nn.Linear(4, 2).double()},
+                options.pop("loss_fn", loss_fn),
+                timeout=10,
+                **options,
+            )
+        )
         return runners[-1]
+
     yield make
     for r in runners:
         r.close()
@@ -44,7 +55,9 @@ def loss_fn(out, target):
 
 def batch():
     generator = torch.Generator().manual_seed(1)
-    return [torch.randn(2, 3, generator=generator).double() for _ in range(3)], [torch.randn(2, 2, generator=generator).double() for _ in range(3)]
+    return [torch.randn(2, 3, generator=generator).double() for _ in range(3)], [
+        torch.randn(2, 2, generator=generator).double() for _ in range(3)
+    ]
 
 
 def gradients(runner) -> list[torch.Tensor]:
@@ -67,6 +80,7 @@ def test_what_is_kept_is_what_the_plan_says(make, order):
         after = execute(i)
         kept.append(sum(len(s.stashes) for s in runner.stages.values()))
         return after
+
     runner._execute = recorded
     runner.step(*batch())
     count, asked = 0, []
@@ -76,14 +90,20 @@ def test_what_is_kept_is_what_the_plan_says(make, order):
         asked.append(count)
     assert kept == asked and kept[-1] == 0 and max(kept) == (4 if order == ZB else 2)
     assert not runner.payloads and not runner.receives
-    assert all(torch.allclose(a, b, rtol=1e-12, atol=0) for a, b in zip(gradients(runner), expected(runner), strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-12, atol=0)
+        for a, b in zip(gradients(runner), expected(runner), strict=True)
+    )
 
 
 def test_steps_accumulate(make):
     runner = make(ZB)
     losses = [runner.step(*batch()) for _ in range(3)]
     assert all(torch.equal(losses[0], l) for l in losses)
-    assert all(torch.allclose(a, b, rtol=1e-12, atol=0) for a, b in zip(gradients(runner), expected(runner, 3), strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-12, atol=0)
+        for a, b in zip(gradients(runner), expected(runner, 3), strict=True)
+    )
 
 
 def test_the_plan_s_step_and_zero_are_the_optimizer_s_if_there_is_one(make):
@@ -97,7 +117,10 @@ def test_the_plan_s_step_and_zero_are_the_optimizer_s_if_there_is_one(make):
     assert all(torch.allclose(a, b, rtol=1e-12, atol=1e-15) for a, b in zip(now, asked, strict=True))
     asked = [p - 0.1 * g for p, g in zip(now, expected(runner))]
     runner.step(*batch())
-    assert all(torch.allclose(p.detach(), b, rtol=1e-12, atol=1e-15) for p, b in zip((p for s in stages.values() for p in s.parameters()), asked, strict=True))
+    assert all(
+        torch.allclose(p.detach(), b, rtol=1e-12, atol=1e-15)
+        for p, b in zip((p for s in stages.values() for p in s.parameters()), asked, strict=True)
+    )
 
 
 def test_a_forward_without_backward_builds_no_graph(make):
@@ -106,10 +129,16 @@ def test_a_forward_without_backward_builds_no_graph(make):
     stages[0].register_forward_hook(lambda m, i, out: seen.append(torch.is_grad_enabled()))
     runner = make("0F0 1F0 1B0 0F1 1F1 1B1 0F2 1F2 1B2", "freeze stage 0", stages)
     runner.step(*batch())
-    assert seen == [False] * 3 and all(p.grad is None for p in stages[0].parameters()) and all(p.grad is not None for p in stages[1].parameters())
+    assert (
+        seen == [False] * 3
+        and all(p.grad is None for p in stages[0].parameters())
+        and all(p.grad is not None for p in stages[1].parameters())
+    )
 
 
-@pytest.mark.parametrize("text", ["0F0,1F0,1B0,0I0,0W0,0F1,1F1,1I1,1W1,0B1", "0F0,1F0,0F1,1F1,1B0,1B1,0B0,0B1"])
+@pytest.mark.parametrize(
+    "text", ["0F0,1F0,1B0,0I0,0W0,0F1,1F1,1I1,1W1,0B1", "0F0,1F0,0F1,1F1,1B0,1B1,0B0,0B1"]
+)
 def test_placeholders_of_a_csv_do_nothing(text):
     plan = lowered(text + "\n", name="a.csv", csv=CsvOptions(frozen=frozenset({0}))).plan
     stages = {0: nn.Linear(3, 4).double().requires_grad_(False), 1: nn.Linear(4, 2).double()}
@@ -118,30 +147,50 @@ def test_placeholders_of_a_csv_do_nothing(text):
     runner.step(inputs, targets)
     runner.close()
     total = sum(loss_fn(stages[1](stages[0](x)), y) for x, y in zip(inputs, targets))
-    assert all(torch.allclose(p.grad, g, rtol=1e-12, atol=0) for p, g in zip(stages[1].parameters(), torch.autograd.grad(total, list(stages[1].parameters())), strict=True))
+    assert all(
+        torch.allclose(p.grad, g, rtol=1e-12, atol=0)
+        for p, g in zip(
+            stages[1].parameters(), torch.autograd.grad(total, list(stages[1].parameters())), strict=True
+        )
+    )
     assert all(p.grad is None for p in stages[0].parameters())
 
 
 def test_the_split_backward_after_a_frozen_prefix_keeps_its_weight_gradients(make):
     """PyTorch's own split loses them without a word (IL802)."""
-    stages = {0: nn.Linear(3, 4).double().requires_grad_(False), 1: nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double()}
+    stages = {
+        0: nn.Linear(3, 4).double().requires_grad_(False),
+        1: nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).double(),
+    }
     runner = make("0F0 1F0 1I0 0F1 1F1 1I1 1W0 1W1 0F2 1F2 1I2 1W2", "freeze stage 0", stages)
     runner.step(*batch())
     total = sum(loss_fn(stages[1](stages[0](x)), y) for x, y in zip(*batch()))
     asked = torch.autograd.grad(total, list(stages[1].parameters()))
-    assert all(torch.allclose(p.grad, g, rtol=1e-12, atol=0) for p, g in zip(stages[1].parameters(), asked, strict=True))
+    assert all(
+        torch.allclose(p.grad, g, rtol=1e-12, atol=0)
+        for p, g in zip(stages[1].parameters(), asked, strict=True)
+    )
 
 
 def test_a_loss_of_its_own_operation(make):
     runner = make("0F0 1F0 1LOSS0 1B0 0B0 0F1 1F1 1LOSS1 1B1 0B1 0F2 1F2 1LOSS2 1B2 0B2")
     runner.step(*batch())
-    assert all(torch.allclose(a, b, rtol=1e-12, atol=0) for a, b in zip(gradients(runner), expected(runner), strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-12, atol=0)
+        for a, b in zip(gradients(runner), expected(runner), strict=True)
+    )
 
 
-@pytest.mark.parametrize("change, said", [
-    (lambda stages: stages.pop(1), "was given the stages [0], and the plan places [0, 1] there"),
-    (lambda stages: stages[0].requires_grad_(False), "stage 0: the module has none, and the plan trains it"),
-])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda stages: stages.pop(1), "was given the stages [0], and the plan places [0, 1] there"),
+        (
+            lambda stages: stages[0].requires_grad_(False),
+            "stage 0: the module has none, and the plan trains it",
+        ),
+    ],
+)
 def test_stages_that_are_not_the_plan_s(make, change, said):
     stages = {0: nn.Linear(3, 4).double(), 1: nn.Linear(4, 2).double()}
     change(stages)
@@ -154,10 +203,15 @@ def test_a_module_that_cuts_the_gradient_off(make):
     class Cuts(nn.Linear):
         def forward(self, x):
             return super().forward(x).detach()
+
     runner = make(PLAIN, stages={0: Cuts(3, 4).double(), 1: nn.Linear(4, 2).double()})
     with pytest.raises(RunError) as error:
         runner.step(*batch())
-    assert error.value.code == "IL849" and "0F0 (s.plan:11)" in str(error.value) and "outputs without a gradient" in str(error.value)
+    assert (
+        error.value.code == "IL849"
+        and "0F0 (s.plan:11)" in str(error.value)
+        and "outputs without a gradient" in str(error.value)
+    )
     with pytest.raises(RunError):
         runner.step(*batch())
 
@@ -166,6 +220,7 @@ def test_what_else_fails_at_the_start_is_told_too(make):
     class Odd(nn.Linear):
         def parameters(self):
             raise LookupError("no parameters here")
+
     with pytest.raises(RunError, match="rank 0 failed: LookupError: no parameters here") as error:
         make(PLAIN, stages={0: Odd(3, 4), 1: nn.Linear(4, 2)})
     assert error.value.code == "IL848" and isinstance(error.value.__cause__, LookupError)

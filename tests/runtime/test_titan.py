@@ -22,14 +22,37 @@ def train(text: str, ranks: int, folder) -> list[tuple[float, ...]]:
     """(loss, gradient norm) of each step of examples/titan.py."""
     plan = folder / f"{ranks}.plan"
     plan.write_text(lowered(text).text)
-    run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), EXAMPLES / "titan.py", "--plan", plan, "--steps", "4"],
-                         env=environment(), check=True, stdout=subprocess.PIPE, text=True, timeout=120)
-    return [tuple(map(float, found)) for found in re.findall(r"loss ([\d.]+), gradient norm ([\d.]+)", run.stdout)]
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(ranks),
+            EXAMPLES / "titan.py",
+            "--plan",
+            plan,
+            "--steps",
+            "4",
+        ],
+        env=environment(),
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    return [
+        tuple(map(float, found)) for found in re.findall(r"loss ([\d.]+), gradient norm ([\d.]+)", run.stdout)
+    ]
 
 
 def test_the_example_trains_alike_on_one_rank_and_on_two(tmp_path):
     text = (EXAMPLES / "small_llm.sched").read_text()
-    two, one = train(text, 2, tmp_path), train(text.replace("ranks 2", "ranks 1").replace("interleaved(chunks: 2)", "gpipe"), 1, tmp_path)
+    two, one = (
+        train(text, 2, tmp_path),
+        train(text.replace("ranks 2", "ranks 1").replace("interleaved(chunks: 2)", "gpipe"), 1, tmp_path),
+    )
     assert len(two) == 4 and two[-1][0] < two[0][0]
     assert two == [pytest.approx(step, rel=1e-5) for step in one]
 
@@ -37,7 +60,9 @@ def test_the_example_trains_alike_on_one_rank_and_on_two(tmp_path):
 @pytest.fixture
 def alone(tmp_path):
     dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-    yield lowered("schedule s { ranks 1 microbatches 4 model { layers a[2] { } } cut { r = a : gpipe } }").plan
+    yield lowered(
+        "schedule s { ranks 1 microbatches 4 model { layers a[2] { } } cut { r = a : gpipe } }"
+    ).plan
     dist.destroy_process_group()
 
 
@@ -52,16 +77,27 @@ def test_gradients_are_of_the_mean_or_of_the_sum(alone, scaled):
     total = sum(parts) / 4 if scaled else sum(parts)
     assert torch.allclose(module.weight.grad, torch.autograd.grad(total, module.weight)[0], rtol=1e-12)
     module.weight.grad = None
-    schedule.step(r={"input": x}, target=y)                       # by the name of the region, as a keyword of the module
-    assert torch.allclose(module.weight.grad, torch.autograd.grad(sum(torch.nn.functional.mse_loss(module(a), b) for a, b in zip(x.chunk(4), y.chunk(4))) / (4 if scaled else 1),
-                                                                  module.weight)[0], rtol=1e-12)
+    schedule.step(r={"input": x}, target=y)  # by the name of the region, as a keyword of the module
+    assert torch.allclose(
+        module.weight.grad,
+        torch.autograd.grad(
+            sum(torch.nn.functional.mse_loss(module(a), b) for a, b in zip(x.chunk(4), y.chunk(4)))
+            / (4 if scaled else 1),
+            module.weight,
+        )[0],
+        rtol=1e-12,
+    )
     schedule.close()
 
 
 def test_what_step_refuses(alone):
     schedule = PlanSchedule(alone, {0: torch.nn.Linear(3, 2)}, torch.nn.functional.mse_loss)
     x, y = torch.randn(8, 3), torch.randn(8, 2)
-    for said, given in (("a batch of 6 in 4 microbatches", dict(target=y[:6])), ("outputs are not kept", dict(target=y, return_outputs=True)), ("give tensors for the first stage", dict(target=y, r=x))):
+    for said, given in (
+        ("a batch of 6 in 4 microbatches", dict(target=y[:6])),
+        ("outputs are not kept", dict(target=y, return_outputs=True)),
+        ("give tensors for the first stage", dict(target=y, r=x)),
+    ):
         with pytest.raises(ValueError, match=said):
             schedule.step(x, **given)
     schedule.close()

@@ -18,7 +18,11 @@ class Attention(nn.Module):
 
     def forward(self, x):
         q, k, v = (t.unflatten(-1, (2, WIDTH // 2)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        return self.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal).transpose(1, 2).flatten(-2))
+        return self.out(
+            nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+            .transpose(1, 2)
+            .flatten(-2)
+        )
 
 
 class Block(nn.Module):
@@ -98,19 +102,31 @@ class Stage(nn.Module):
     def forward(self, x=None, deep=None, *, images=None, tokens=None):
         for layer in self.layers:
             if x is None and images is None and isinstance(layer, (Vision, Projector)):
-                continue                                     # a microbatch of text only
+                continue  # a microbatch of text only
             x, deep = layer(x, deep, images=images, tokens=tokens)
         return x if deep is None else (x, deep)
 
 
-GROUPS = {"vit": range(VIT), "proj": range(VIT, VIT + 1), "embed": range(VIT + 1, VIT + 2), "llm": range(VIT + 2, VIT + 2 + LLM), "head": range(VIT + 2 + LLM, VIT + 3 + LLM)}
+GROUPS = {
+    "vit": range(VIT),
+    "proj": range(VIT, VIT + 1),
+    "embed": range(VIT + 1, VIT + 2),
+    "llm": range(VIT + 2, VIT + 2 + LLM),
+    "head": range(VIT + 2 + LLM, VIT + 3 + LLM),
+}
 TEXT = f"layers vit[{VIT}] {{ modality vision }} layer proj {{ modality vision }} layer embed {{ }} layers llm[{LLM}] {{ }} layer head {{ }}"
 FROZEN = {"trained": (), "frozen": ("vit",), "projector": ("vit", "embed", "llm", "head")}
 
 
 def build(dtype, frozen=(), tied=False) -> list[nn.Module]:
     torch.manual_seed(7)
-    layers = [*(Vision(i == 0) for i in range(VIT)), Projector(), Embedding(), *(Decoder(i == 0) for i in range(LLM)), Head()]
+    layers = [
+        *(Vision(i == 0) for i in range(VIT)),
+        Projector(),
+        Embedding(),
+        *(Decoder(i == 0) for i in range(LLM)),
+        Head(),
+    ]
     for layer in layers:
         layer.to(dtype)
     if tied:
@@ -145,7 +161,9 @@ def reference(layers, inputs, targets):
         x = deep = None
         for i, layer in enumerate(layers):
             if i > VIT or "vit" in given:
-                x, deep = layer(x, deep, images=given.get("vit", {}).get("images"), tokens=given["embed"]["tokens"])
+                x, deep = layer(
+                    x, deep, images=given.get("vit", {}).get("images"), tokens=given["embed"]["tokens"]
+                )
         loss = loss_fn(x, target)
         if loss.requires_grad:
             loss.backward()
@@ -154,12 +172,23 @@ def reference(layers, inputs, targets):
 
 
 @cache
-def expected(dtype, frozen: tuple, tied: bool, microbatches: int, text_only: tuple, sizes: tuple, copies: int):
+def expected(
+    dtype, frozen: tuple, tied: bool, microbatches: int, text_only: tuple, sizes: tuple, copies: int
+):
     """Of the single process: the losses, for each step (sizes: of its microbatches) and copy of the data, and the gradient of each (layer, parameter), None if it has none,
     as the mean over the copies."""
     layers = build(dtype, frozen, tied)
     if tied:
         layers[GROUPS["head"][0]].table.weight = layers[GROUPS["embed"][0]].table.weight
-    losses = [[reference(layers, *batch(dtype, microbatches, text_only, step + 100 * i, size)).to(torch.float64) for i in range(copies)]
-              for step, size in enumerate(sizes)]
-    return losses, {(l, name): None if p.grad is None else p.grad / copies for l, layer in enumerate(layers) for name, p in layer.named_parameters()}
+    losses = [
+        [
+            reference(layers, *batch(dtype, microbatches, text_only, step + 100 * i, size)).to(torch.float64)
+            for i in range(copies)
+        ]
+        for step, size in enumerate(sizes)
+    ]
+    return losses, {
+        (l, name): None if p.grad is None else p.grad / copies
+        for l, layer in enumerate(layers)
+        for name, p in layer.named_parameters()
+    }

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-
 import vlm
+from world import join
+
 from interlock.lower.plan import loads
 from interlock.runtime import Runner
-from world import join
 
 
 def run(job: dict, rank: int) -> dict:
@@ -30,7 +30,15 @@ def run(job: dict, rank: int) -> dict:
     dtype = getattr(torch, job["dtype"])
     program = loads(Path(job["plan"]).read_text()).program
     sizes = tuple(2 + step * job["dynamic"] for step in range(job["steps"]))
-    losses, gradients = vlm.expected(dtype, tuple(job["frozen"]), job["tied"], program.microbatches, tuple(job["text_only"]), sizes, len(pipelines))
+    losses, gradients = vlm.expected(
+        dtype,
+        tuple(job["frozen"]),
+        job["tied"],
+        program.microbatches,
+        tuple(job["text_only"]),
+        sizes,
+        len(pipelines),
+    )
     layers = vlm.build(dtype, job["frozen"], job["tied"])
     here = {s: st for s, st in enumerate(program.stages) if st.replicated or st.rank == rank}
     held = {l for st in here.values() for l in range(st.first, st.last)}
@@ -40,9 +48,17 @@ def run(job: dict, rank: int) -> dict:
         if held >= set(ends):
             layers[ends[1]].table.weight = layers[ends[0]].table.weight
         ties = {"words": [layers[e].table.weight for e in ends if e in held]}
-    stages = {s: vlm.Stage(layers[st.first:st.last]) for s, st in here.items()}
+    stages = {s: vlm.Stage(layers[st.first : st.last]) for s, st in here.items()}
     reuse_groups()
-    runner = Runner(job["plan"], stages, vlm.loss_fn, ties=ties, timeout=job.get("timeout", 30), pipelines=job.get("pipelines"), dynamic_shapes=job["dynamic"])
+    runner = Runner(
+        job["plan"],
+        stages,
+        vlm.loss_fn,
+        ties=ties,
+        timeout=job.get("timeout", 30),
+        pipelines=job.get("pipelines"),
+        dynamic_shapes=job["dynamic"],
+    )
     far = []
     for step, (asked, size) in enumerate(zip(losses, sizes)):
         found = runner.step(*vlm.batch(dtype, program.microbatches, job["text_only"], step + 100 * own, size))
@@ -81,6 +97,7 @@ def reuse_groups() -> None:
             made.append(_new_group(ranks, **options))
         taken[key] += 1
         return made[taken[key] - 1]
+
     dist.new_group = new_group
 
 
@@ -92,6 +109,7 @@ def main(rank: int, ranks: int, store: str, jobs: str, out: str) -> None:
             results.append(run(job, rank))
         except Exception as error:
             import traceback
+
             results.append({"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()})
             break
     Path(out).write_text(json.dumps(results))

@@ -13,10 +13,19 @@ def join(rank: int, ranks: int, file: str, keeper: bool = True) -> None:
     torch.set_num_threads(1)
     limit = timedelta(seconds=20)
     if not keeper:
-        dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=ranks, timeout=limit)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{file}", rank=rank, world_size=ranks, timeout=limit
+        )
         return
     ports = dist.FileStore(file, ranks)
-    store = dist.TCPStore("127.0.0.1", int(ports.get("port")) if rank else 0, ranks, is_master=rank == 0, wait_for_workers=False, timeout=limit)
+    store = dist.TCPStore(
+        "127.0.0.1",
+        int(ports.get("port")) if rank else 0,
+        ranks,
+        is_master=rank == 0,
+        wait_for_workers=False,
+        timeout=limit,
+    )
     if rank == 0:
         ports.set("port", str(store.port))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=limit)

@@ -4,21 +4,70 @@ from __future__ import annotations
 
 import re
 
-KINDS = ("F", "B", "I", "W", "LOSS", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_F", "WAIT_B", "SEND", "RECV", "WAIT", "FREE",
-         "REDUCE", "REDUCE_DATA", "REDUCE_TIE", "COLL", "INIT", "ZERO", "STEP", "UNSHARD", "RESHARD")
-TOKEN = re.compile(r"\s*(?:(?P<open>\{|overlap\()|(?P<close>[})])"
-                   r"|(?P<stage>-?\d+)(?P<kind>[A-Z]+(?:_[FB])?)(?P<mb>-?\d+)?|(?P<word>[A-Za-z]+)(?:\((?P<args>[^)]*)\))?)(?:@(?P<comm>\w+))?")
+KINDS = (
+    "F",
+    "B",
+    "I",
+    "W",
+    "LOSS",
+    "SEND_F",
+    "RECV_F",
+    "SEND_B",
+    "RECV_B",
+    "WAIT_F",
+    "WAIT_B",
+    "SEND",
+    "RECV",
+    "WAIT",
+    "FREE",
+    "REDUCE",
+    "REDUCE_DATA",
+    "REDUCE_TIE",
+    "COLL",
+    "INIT",
+    "ZERO",
+    "STEP",
+    "UNSHARD",
+    "RESHARD",
+)
+TOKEN = re.compile(
+    r"\s*(?:(?P<open>\{|overlap\()|(?P<close>[})])"
+    r"|(?P<stage>-?\d+)(?P<kind>[A-Z]+(?:_[FB])?)(?P<mb>-?\d+)?|(?P<word>[A-Za-z]+)(?:\((?P<args>[^)]*)\))?)(?:@(?P<comm>\w+))?"
+)
 
 
-def layer(trainable=True, modality=None, weights=0, activation=0, until_weight=0, output=0, workspace=0) -> dict:
+def layer(
+    trainable=True, modality=None, weights=0, activation=0, until_weight=0, output=0, workspace=0
+) -> dict:
     """Sizes in bytes: a number, or a pair (fixed, per image)."""
     size = lambda v: list(v) if isinstance(v, (list, tuple)) else [v, 0]
-    return {"name": "layer", "trainable": trainable, "modality": modality, "weights": weights, "activation": size(activation),
-            "until_weight": size(until_weight), "output": size(output), "workspace": size(workspace)}
+    return {
+        "name": "layer",
+        "trainable": trainable,
+        "modality": modality,
+        "weights": weights,
+        "activation": size(activation),
+        "until_weight": size(until_weight),
+        "output": size(output),
+        "workspace": size(workspace),
+    }
 
 
-def build(*orders: str, place=None, layers=None, mbs: int | None = None, comms: dict | None = None, ties=(), modalities=None, images=None,
-          memory=None, inserted=False, reductions=False, fragment=False, placeholders=False) -> dict:
+def build(
+    *orders: str,
+    place=None,
+    layers=None,
+    mbs: int | None = None,
+    comms: dict | None = None,
+    ties=(),
+    modalities=None,
+    images=None,
+    memory=None,
+    inserted=False,
+    reductions=False,
+    fragment=False,
+    placeholders=False,
+) -> dict:
     """One string a rank.
 
     place: each stage's rank, or its list of owners; by default stage i on rank i. layers: for each stage one layer or a
@@ -30,8 +79,10 @@ def build(*orders: str, place=None, layers=None, mbs: int | None = None, comms: 
     chain, stages = [], []
     for where, own in zip(place, layers):
         own = own if isinstance(own, list) else [own]
-        stages.append({"region": "r", "layers": [len(chain), len(chain) + len(own)]}
-                      | ({"owner": where} if isinstance(where, list) else {"rank": where}))
+        stages.append(
+            {"region": "r", "layers": [len(chain), len(chain) + len(own)]}
+            | ({"owner": where} if isinstance(where, list) else {"rank": where})
+        )
         chain += own
     communicators = ["default", *(comms or {})]
     start, names, rows, launches = [0], [], [], 0
@@ -53,14 +104,27 @@ def build(*orders: str, place=None, layers=None, mbs: int | None = None, comms: 
     if mbs is None:
         mbs = max((row[2] for row in rows), default=0) + 1
     columns = list(zip(*rows)) or [()] * 7
-    return {"format": "interlock.program/1", "ranks": len(orders), "microbatches": mbs, "layers": chain, "stages": stages,
-            "images": images or [1] * mbs, "modalities": modalities or {}, "transfers": "inserted" if inserted else "written",
-            "reductions": "written" if reductions else "inserted", "fragment": fragment, "placeholders": placeholders,
-            "communicators": [{"name": "default", "ranks": list(range(len(orders)))}]
-            + [{"name": name, "ranks": ranks} for name, ranks in (comms or {}).items()],
-            "ties": [{"name": n, "stages": s, "comm": communicators.index(c)} for n, s, c in ties], "memory": memory, "names": names,
-            "kinds": list(KINDS),
-            "order": {"start": start} | {k: list(v) for k, v in zip(("kind", "stage", "mb", "peer", "name", "comm", "launch"), columns)}}
+    return {
+        "format": "interlock.program/1",
+        "ranks": len(orders),
+        "microbatches": mbs,
+        "layers": chain,
+        "stages": stages,
+        "images": images or [1] * mbs,
+        "modalities": modalities or {},
+        "transfers": "inserted" if inserted else "written",
+        "reductions": "written" if reductions else "inserted",
+        "fragment": fragment,
+        "placeholders": placeholders,
+        "communicators": [{"name": "default", "ranks": list(range(len(orders)))}]
+        + [{"name": name, "ranks": ranks} for name, ranks in (comms or {}).items()],
+        "ties": [{"name": n, "stages": s, "comm": communicators.index(c)} for n, s, c in ties],
+        "memory": memory,
+        "names": names,
+        "kinds": list(KINDS),
+        "order": {"start": start}
+        | {k: list(v) for k, v in zip(("kind", "stage", "mb", "peer", "name", "comm", "launch"), columns)},
+    }
 
 
 def _row(token: re.Match, communicators: list[str], names: list[str]) -> list[int]:
@@ -88,7 +152,13 @@ def one_f_one_b(ranks: int, mbs: int, *, grouped: bool = True, waits: bool = Tru
         first, last = r == 0, r == ranks - 1
         warm = min(ranks - 1 - r, mbs)
         text: list[str] = []
-        pair = lambda *ops: [op for op in ops if op] if not grouped else ["{" + " ".join(filter(None, ops)) + "}"] if any(ops) else []
+        pair = lambda *ops: (
+            [op for op in ops if op]
+            if not grouped
+            else ["{" + " ".join(filter(None, ops)) + "}"]
+            if any(ops)
+            else []
+        )
         receive_f = lambda m: "" if first or m >= mbs else f"{r}RECV_F{m}"
         send_f = lambda m: "" if last else f"{r}SEND_F{m}"
         receive_b = lambda m: "" if last else f"{r}RECV_B{m}"

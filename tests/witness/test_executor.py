@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+
 from interlock.witness.executor import MODELS, replay, run, verdict
 from interlock.witness.executor.world import World
 from witness.build import build, layer, one_f_one_b
@@ -33,7 +34,7 @@ def reduced(*orders, **options):
     return build(*orders, inserted=True, reductions=True, **options)
 
 
-ON_BOTH = [[0], 0]                                      # a Replicated stage owned by rank 0, then a Sharded one there
+ON_BOTH = [[0], 0]  # a Replicated stage owned by rank 0, then a Sharded one there
 TIE = dict(comms={"t": [0, 1]}, ties=[("emb", [0, 1], "t")])
 INITS = dict(comms={"c": [0, 1], "d": [0, 1]})
 SMALL = dict(layers=[layer(activation=10), layer(activation=10)])
@@ -53,22 +54,44 @@ TABLE = [
     ("IL305", fragment("0F0 0B0 0I0"), fragment("0F0 0I0 0W0")),
     ("IL305", inserted("0F0 0W0"), inserted("0F0 0B0")),
     ("IL306", fragment("0F0 0F3", mbs=2), fragment("0F0 0F1", mbs=2)),
-    ("IL306", inserted("0F0 0B0 0F1", "1F0 1B0 1F1 1B1", layers=[layer(modality="v"), layer()], modalities={"v": [0]}),
-     inserted("0F0 0B0", "1F0 1B0 1F1 1B1", layers=[layer(modality="v"), layer()], modalities={"v": [0]})),
-    ("IL307", inserted("0F0 coll(default, x) 0F1 0B1 0B0", "1F1 1B1 coll(default, x) 1F0 1B0"),
-     inserted("0F0 0F1 coll(default, x) 0B1 0B0", "1F1 1B1 coll(default, x) 1F0 1B0")),
+    (
+        "IL306",
+        inserted(
+            "0F0 0B0 0F1", "1F0 1B0 1F1 1B1", layers=[layer(modality="v"), layer()], modalities={"v": [0]}
+        ),
+        inserted("0F0 0B0", "1F0 1B0 1F1 1B1", layers=[layer(modality="v"), layer()], modalities={"v": [0]}),
+    ),
+    (
+        "IL307",
+        inserted("0F0 coll(default, x) 0F1 0B1 0B0", "1F1 1B1 coll(default, x) 1F0 1B0"),
+        inserted("0F0 0F1 coll(default, x) 0B1 0B0", "1F1 1B1 coll(default, x) 1F0 1B0"),
+    ),
     ("IL308", reduced("0F0 0B0"), reduced("0F0 0B0 0REDUCE")),
     ("IL308", reduced("0F0 0B0 0REDUCE 0REDUCE"), reduced("0F0 0B0 0REDUCE")),
     ("IL308", reduced("0F0 0REDUCE", layers=[FROZEN]), reduced("0F0", layers=[FROZEN])),
-    ("IL308", reduced("0F0 0REDUCE", layers=[FROZEN]), reduced("0F0 0REDUCE", layers=[FROZEN], placeholders=True)),
-    ("IL308", reduced("0F0 0B0 0REDUCE", "1F0 1B0 1REDUCE", **TIE),
-     reduced("0F0 0B0 tie(emb)@t 0REDUCE", "1F0 1B0 tie(emb)@t 1REDUCE", **TIE)),
+    (
+        "IL308",
+        reduced("0F0 0REDUCE", layers=[FROZEN]),
+        reduced("0F0 0REDUCE", layers=[FROZEN], placeholders=True),
+    ),
+    (
+        "IL308",
+        reduced("0F0 0B0 0REDUCE", "1F0 1B0 1REDUCE", **TIE),
+        reduced("0F0 0B0 tie(emb)@t 0REDUCE", "1F0 1B0 tie(emb)@t 1REDUCE", **TIE),
+    ),
     ("IL308", fragment("data(x) data(x)"), fragment("data(x) data(y)")),
     ("IL309", fragment("0F0 0I0 0REDUCE 0W0"), fragment("0F0 0I0 0W0 0REDUCE")),
-    ("IL309", fragment("tie(emb)@t 0W0", "1W0 tie(emb)@t", place=[0, 1], **TIE),
-     fragment("0W0 tie(emb)@t", "1W0 tie(emb)@t", place=[0, 1], **TIE)),
+    (
+        "IL309",
+        fragment("tie(emb)@t 0W0", "1W0 tie(emb)@t", place=[0, 1], **TIE),
+        fragment("0W0 tie(emb)@t", "1W0 tie(emb)@t", place=[0, 1], **TIE),
+    ),
     ("IL310", fragment("data(x) tie(x)"), fragment("tie(x) data(x)")),
-    ("IL310", fragment("0REDUCE tie(emb)@t", "tie(emb)@t", place=[0, 1], **TIE), fragment("tie(emb)@t 0REDUCE", "tie(emb)@t", place=[0, 1], **TIE)),
+    (
+        "IL310",
+        fragment("0REDUCE tie(emb)@t", "tie(emb)@t", place=[0, 1], **TIE),
+        fragment("tie(emb)@t 0REDUCE", "tie(emb)@t", place=[0, 1], **TIE),
+    ),
     ("IL311", fragment("STEP 0W0"), fragment("0W0 STEP")),
     ("IL311", fragment("STEP STEP"), fragment("STEP")),
     ("IL311", inserted("0F0 0B0 STEP", "1F0 1B0"), inserted("0F0 0B0 STEP", "1F0 1B0 STEP")),
@@ -83,36 +106,101 @@ TABLE = [
     ("IL314", fragment("7REDUCE"), fragment("0REDUCE")),
     ("IL401", two(one="1F0 1B0 1SEND_B0"), two()),
     ("IL401", two(zero="0F0 0B0", one="1F0 1B0"), two()),
-    ("IL401", fragment("send(1, a) send(1, b)", "recv(0, a)"), fragment("send(1, a) send(1, b)", "recv(0, a) recv(0, b)")),
+    (
+        "IL401",
+        fragment("send(1, a) send(1, b)", "recv(0, a)"),
+        fragment("send(1, a) send(1, b)", "recv(0, a) recv(0, b)"),
+    ),
     ("IL401", fragment("send(0, a)", ""), fragment("send(1, a)", "recv(0, a)")),
-    ("IL401", build("0F0 0SEND_F0 1F0 1B0 0B0", place=[0, 0], fragment=True), build("0F0 1F0 1B0 0B0", place=[0, 0])),
-    ("IL403", fragment("send(1, a) send(1, b)", "recv(0, b) recv(0, a)"), fragment("send(1, a) send(1, b)", "recv(0, a) recv(0, b)")),
-    ("IL404", fragment("coll(default, x) coll(default, y)", "coll(default, y) coll(default, x)"),
-     fragment("coll(default, x) coll(default, y)", "coll(default, x) coll(default, y)")),
+    (
+        "IL401",
+        build("0F0 0SEND_F0 1F0 1B0 0B0", place=[0, 0], fragment=True),
+        build("0F0 1F0 1B0 0B0", place=[0, 0]),
+    ),
+    (
+        "IL403",
+        fragment("send(1, a) send(1, b)", "recv(0, b) recv(0, a)"),
+        fragment("send(1, a) send(1, b)", "recv(0, a) recv(0, b)"),
+    ),
+    (
+        "IL404",
+        fragment("coll(default, x) coll(default, y)", "coll(default, y) coll(default, x)"),
+        fragment("coll(default, x) coll(default, y)", "coll(default, x) coll(default, y)"),
+    ),
     ("IL404", fragment("coll(default, x)", ""), fragment("coll(c, x)", "", comms={"c": [0]})),
     ("IL404", fragment("tie(x)", "coll(default, x)"), fragment("tie(x)", "tie(x)")),
-    ("IL405", fragment("init(c) init(d)", "init(d) init(c)", **INITS), fragment("init(c) init(d)", "init(c) init(d)", **INITS)),
-    ("IL406", fragment("coll(c, x)", "coll(c, x)", comms={"c": [0]}), fragment("coll(c, x)", "coll(c, x)", comms={"c": [0, 1]})),
-    ("IL406", fragment("send(1, x)@c", "recv(0, x)@c", comms={"c": [0]}), fragment("send(1, x)@c", "recv(0, x)@c", comms={"c": [0, 1]})),
-    ("IL407", fragment("send(1, x) free(x)", "recv(0, x)"), fragment("send(1, x) wait(x) free(x)", "recv(0, x)")),
-    ("IL407", fragment("send(1, x) recv(1, x)", "recv(0, x) wait(x) send(0, x)"),
-     fragment("send(1, x) wait(x) recv(1, x)", "recv(0, x) wait(x) send(0, x)")),
-    ("IL407", fragment("recv(1, x) send(1, x)", "send(0, x) wait(x) recv(0, x)"),
-     fragment("recv(1, x) wait(x) send(1, x)", "send(0, x) wait(x) recv(0, x)")),
-    ("IL407", fragment("send(1, x) send(1, y) recv(1, x)", "recv(0, x) recv(0, y) wait(x) send(0, x)"),
-     fragment("{send(1, x) recv(1, x)}", "{send(0, x) recv(0, x)}")),
-    ("IL408", (fragment("{send(1, x)}", "recv(0, x)"), "pair"), (fragment("{send(1, x)}", "{recv(0, x)}"), "pair")),
-    ("IL408", (fragment("{send(1, x)}", "recv(0, x)"), "pair"), (fragment("{send(1, x)}", "recv(0, x)"), "rank")),
-    ("IL501", two(memory={"capacity": [9, None], "gradient": [1, 1], "optimizer": [0, 1]}, **SMALL),
-     two(memory={"capacity": [10, None], "gradient": [1, 1], "optimizer": [0, 1]}, **SMALL)),
+    (
+        "IL405",
+        fragment("init(c) init(d)", "init(d) init(c)", **INITS),
+        fragment("init(c) init(d)", "init(c) init(d)", **INITS),
+    ),
+    (
+        "IL406",
+        fragment("coll(c, x)", "coll(c, x)", comms={"c": [0]}),
+        fragment("coll(c, x)", "coll(c, x)", comms={"c": [0, 1]}),
+    ),
+    (
+        "IL406",
+        fragment("send(1, x)@c", "recv(0, x)@c", comms={"c": [0]}),
+        fragment("send(1, x)@c", "recv(0, x)@c", comms={"c": [0, 1]}),
+    ),
+    (
+        "IL407",
+        fragment("send(1, x) free(x)", "recv(0, x)"),
+        fragment("send(1, x) wait(x) free(x)", "recv(0, x)"),
+    ),
+    (
+        "IL407",
+        fragment("send(1, x) recv(1, x)", "recv(0, x) wait(x) send(0, x)"),
+        fragment("send(1, x) wait(x) recv(1, x)", "recv(0, x) wait(x) send(0, x)"),
+    ),
+    (
+        "IL407",
+        fragment("recv(1, x) send(1, x)", "send(0, x) wait(x) recv(0, x)"),
+        fragment("recv(1, x) wait(x) send(1, x)", "send(0, x) wait(x) recv(0, x)"),
+    ),
+    (
+        "IL407",
+        fragment("send(1, x) send(1, y) recv(1, x)", "recv(0, x) recv(0, y) wait(x) send(0, x)"),
+        fragment("{send(1, x) recv(1, x)}", "{send(0, x) recv(0, x)}"),
+    ),
+    (
+        "IL408",
+        (fragment("{send(1, x)}", "recv(0, x)"), "pair"),
+        (fragment("{send(1, x)}", "{recv(0, x)}"), "pair"),
+    ),
+    (
+        "IL408",
+        (fragment("{send(1, x)}", "recv(0, x)"), "pair"),
+        (fragment("{send(1, x)}", "recv(0, x)"), "rank"),
+    ),
+    (
+        "IL501",
+        two(memory={"capacity": [9, None], "gradient": [1, 1], "optimizer": [0, 1]}, **SMALL),
+        two(memory={"capacity": [10, None], "gradient": [1, 1], "optimizer": [0, 1]}, **SMALL),
+    ),
     ("IL601", inserted("0F0", "1F0 1B0"), inserted("0F0 0B0", "1F0 1B0")),
     ("IL601", inserted("0F0 0B0", "1F0 1I0"), inserted("0F0 0B0", "1F0 1I0", layers=[layer(), FROZEN])),
-    ("IL602", inserted("0F0 0B0", "1F0 1B0", layers=[FROZEN, layer()]), inserted("0F0", "1F0 1B0", layers=[FROZEN, layer()])),
-    ("IL602", inserted("0F0 0B0", "1F0 1B0", layers=[FROZEN, layer()]),
-     inserted("0F0 0B0", "1F0 1B0", layers=[FROZEN, layer()], placeholders=True)),
-    ("IL602", two(zero="0F0 0SEND_F0 0RECV_B0", layers=[FROZEN, layer()]), two("0F0 0SEND_F0", "1RECV_F0 1F0 1B0", layers=[FROZEN, layer()])),
-    ("IL605", reduced("0F0 1F0 1B0 0B0 0REDUCE 1REDUCE", "", place=ON_BOTH),
-     reduced("0F0 1F0 1B0 0B0 0REDUCE 1REDUCE", "0REDUCE", place=ON_BOTH)),
+    (
+        "IL602",
+        inserted("0F0 0B0", "1F0 1B0", layers=[FROZEN, layer()]),
+        inserted("0F0", "1F0 1B0", layers=[FROZEN, layer()]),
+    ),
+    (
+        "IL602",
+        inserted("0F0 0B0", "1F0 1B0", layers=[FROZEN, layer()]),
+        inserted("0F0 0B0", "1F0 1B0", layers=[FROZEN, layer()], placeholders=True),
+    ),
+    (
+        "IL602",
+        two(zero="0F0 0SEND_F0 0RECV_B0", layers=[FROZEN, layer()]),
+        two("0F0 0SEND_F0", "1RECV_F0 1F0 1B0", layers=[FROZEN, layer()]),
+    ),
+    (
+        "IL605",
+        reduced("0F0 1F0 1B0 0B0 0REDUCE 1REDUCE", "", place=ON_BOTH),
+        reduced("0F0 1F0 1B0 0B0 0REDUCE 1REDUCE", "0REDUCE", place=ON_BOTH),
+    ),
 ]
 
 
@@ -125,7 +213,14 @@ def test_code_is_found_where_it_is_and_nowhere_else(code, bad, good):
     assert verdict(good, good_model) == ("valid", [])
 
 
-@pytest.mark.parametrize("code, bad", [(c, b) for c, b, _ in TABLE if c in ("IL303", "IL308", "IL310", "IL313", "IL314", "IL403", "IL405", "IL407")])
+@pytest.mark.parametrize(
+    "code, bad",
+    [
+        (c, b)
+        for c, b, _ in TABLE
+        if c in ("IL303", "IL308", "IL310", "IL313", "IL314", "IL403", "IL405", "IL407")
+    ],
+)
 def test_some_mistakes_are_exactly_one_problem(code, bad):
     assert codes(bad) == {code}
 
@@ -140,9 +235,15 @@ SEPARATING = [
     # both ranks send first
     (["buffered", "edge"], ["send(1, a) recv(1, b)", "send(0, b) recv(0, a)"]),
     # the launch holds back what `edge` would still let go
-    (["buffered"], ["send(1, a) {send(1, b) recv(1, x)} recv(1, y)", "send(0, x) {send(0, y) recv(0, a)} recv(0, b)"]),
+    (
+        ["buffered"],
+        ["send(1, a) {send(1, b) recv(1, x)} recv(1, y)", "send(0, x) {send(0, y) recv(0, a)} recv(0, b)"],
+    ),
     # ring of three, everyone sends first: no pair is opposed
-    (["buffered", "edge", "pair"], ["send(1, a) recv(2, c)", "send(2, b) recv(0, a)", "send(0, c) recv(1, b)"]),
+    (
+        ["buffered", "edge", "pair"],
+        ["send(1, a) recv(2, c)", "send(2, b) recv(0, a)", "send(0, c) recv(1, b)"],
+    ),
     # two communicators, used in opposite order
     (["buffered", "edge", "pair", "rank"], ["send(1, a) recv(1, b)@c", "send(0, b)@c recv(0, a)"]),
     # a collective and a transfer in opposite order
@@ -196,8 +297,11 @@ def test_an_activation_is_not_a_gradient():
     one = "1RECV_F0 1F0 1SEND_F0 3RECV_F0 3F0 3B0 {} 1RECV_B0 1B0 {}"
     good = build(zero, one.format("3SEND_B0", "1SEND_B0"), place=[0, 1, 0, 1])
     assert verdict(good, "edge") == ("valid", [])
-    bad = build(zero.replace("2RECV_F0 2F0 2SEND_F0 2RECV_B0", "2RECV_B0 2F0 2SEND_F0 2RECV_F0"),
-                one.format("3SEND_B0", "1SEND_B0"), place=[0, 1, 0, 1])
+    bad = build(
+        zero.replace("2RECV_F0 2F0 2SEND_F0 2RECV_B0", "2RECV_B0 2F0 2SEND_F0 2RECV_F0"),
+        one.format("3SEND_B0", "1SEND_B0"),
+        place=[0, 1, 0, 1],
+    )
     assert "IL403" in codes(bad)
 
 
@@ -208,9 +312,17 @@ def test_peaks_of_one_f_one_b_are_the_warmup_depth():
 
 
 def test_peaks_by_hand():
-    layers = [layer(weights=100, activation=10, until_weight=4, output=1), layer(weights=10, activation=20, until_weight=5, workspace=50)]
+    layers = [
+        layer(weights=100, activation=10, until_weight=4, output=1),
+        layer(weights=10, activation=20, until_weight=5, workspace=50),
+    ]
     memory = {"capacity": [None, None], "gradient": [1, 2], "optimizer": [1, 3]}
-    program = two("0F0 0SEND_F0 0WAIT_F0 0RECV_B0 0I0 0W0", "1RECV_F0 1F0 1I0 1SEND_B0 1W0", layers=layers, memory=memory)
+    program = two(
+        "0F0 0SEND_F0 0WAIT_F0 0RECV_B0 0I0 0W0",
+        "1RECV_F0 1F0 1I0 1SEND_B0 1W0",
+        layers=layers,
+        memory=memory,
+    )
     # rank 0: 100 + 50 + 34 and, at 0F0, the stash and the output; at 0I0 the stash and the received gradient
     # rank 1: 10 + 5 + 4 and, at 1I0, the stash, the sent gradient and the workspace
     assert run(program, "edge").peaks == [184 + 10 + 1, 19 + 20 + 1 + 50]
@@ -250,7 +362,7 @@ def test_text_only_microbatches_go_round_the_encoder():
     zero = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1"
     one = "1RECV_F0 1F0 1SEND_F0 1RECV_B0 1B0 1SEND_B0"
     head = "2RECV_F1 2F1 2B1 2SEND_B1 2RECV_F0 2F0 2B0 2SEND_B0"
-    assert verdict(build(zero, one, head, **options), "blocking")[0] == "invalid"           # rank 0 hands 1 over first
+    assert verdict(build(zero, one, head, **options), "blocking")[0] == "invalid"  # rank 0 hands 1 over first
     assert verdict(build(zero, one, head, **options), "edge") == ("valid", [])
     assert {"IL306"} <= codes(build(zero, one + " 1F1", head, **options))
 
@@ -265,10 +377,15 @@ def test_stuck_says_what_each_rank_waits_for():
     result = run(fragment("send(1, a) recv(1, b)", "send(0, b) recv(0, a)"), "pair")
     assert result.done == frozenset()
     assert result.stuck == {
-        0: [(0, "SEND(a) waits for RECV(a), which has not started, on rank 1"),
-            (1, "RECV(b) waits for its turn in a queue of rank 0 (pair) behind SEND(a)")],
-        1: [(2, "SEND(b) waits for RECV(b), which has not started, on rank 0"),
-            (3, "RECV(a) waits for its turn in a queue of rank 1 (pair) behind SEND(b)")]}
+        0: [
+            (0, "SEND(a) waits for RECV(a), which has not started, on rank 1"),
+            (1, "RECV(b) waits for its turn in a queue of rank 0 (pair) behind SEND(a)"),
+        ],
+        1: [
+            (2, "SEND(b) waits for RECV(b), which has not started, on rank 0"),
+            (3, "RECV(a) waits for its turn in a queue of rank 1 (pair) behind SEND(b)"),
+        ],
+    }
 
 
 def test_a_missing_partner_hangs_and_is_no_circle():
@@ -333,18 +450,27 @@ def random_program(rng):
 def test_differentiation_is_the_closed_footprint():
     rng = random.Random(1)
     for _ in range(300):
-        layers = [[layer(rng.random() < 0.3, rng.choice([None, None, "a", "v"])) for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 4))]
-        program = build("", place=[0] * len(layers), layers=layers, mbs=4, modalities={"a": [0, 1], "v": [0, 2]})
+        layers = [
+            [layer(rng.random() < 0.3, rng.choice([None, None, "a", "v"])) for _ in range(rng.randint(1, 3))]
+            for _ in range(rng.randint(1, 4))
+        ]
+        program = build(
+            "", place=[0] * len(layers), layers=layers, mbs=4, modalities={"a": [0, 1], "v": [0, 2]}
+        )
         world = World(program)
         for m in range(4):
-            before = []                                 # trainable bits of the present layers of the earlier stages
+            before = []  # trainable bits of the present layers of the earlier stages
             for s, own in enumerate(layers):
                 here = [l["trainable"] for l in own if m in program["modalities"].get(l["modality"], [m])]
                 assert (s in world.path[m]) == bool(here)
                 if here:
                     work = world.work[m][s]
-                    assert (work.cross, work.back, work.inputs, work.weights) == \
-                        (any(before), any(before + here), any(before + here[:-1]), any(here))
+                    assert (work.cross, work.back, work.inputs, work.weights) == (
+                        any(before),
+                        any(before + here),
+                        any(before + here[:-1]),
+                        any(here),
+                    )
                 before += here
 
 
@@ -356,7 +482,11 @@ def test_every_order_of_firing_comes_to_the_same_end(start):
             plain = run(program, model)
             for seed in range(3):
                 other = run(program, model, seed=seed)
-                assert (other.done, other.stuck, sorted(other.wrong)) == (plain.done, plain.stuck, sorted(plain.wrong)), (number, model, seed)
+                assert (other.done, other.stuck, sorted(other.wrong)) == (
+                    plain.done,
+                    plain.stuck,
+                    sorted(plain.wrong),
+                ), (number, model, seed)
 
 
 def mutants(orders, rng, count):
@@ -396,7 +526,9 @@ def test_mutants_of_one_f_one_b_end_alike_and_lose_no_operation_unseen():
 
 def test_inserted_programs_depend_on_no_model_and_no_order():
     rng = random.Random(3)
-    compute = [re.sub(r"\S*(SEND|RECV|WAIT)\S*|[{}]", "", order) + " coll(default,x)" for order in one_f_one_b(3, 4)]
+    compute = [
+        re.sub(r"\S*(SEND|RECV|WAIT)\S*|[{}]", "", order) + " coll(default,x)" for order in one_f_one_b(3, 4)
+    ]
     fates = set()
     for orders, _, _ in mutants(compute, rng, 60):
         program = inserted(*orders, mbs=4)
@@ -409,7 +541,9 @@ def test_inserted_programs_depend_on_no_model_and_no_order():
 
 def test_a_constant_column_may_be_one_integer():
     program = inserted("0F0 0B0", "1F0 1B0")
-    short = {k: v[0] if k in ("mb", "peer", "name", "comm", "launch") else v for k, v in program["order"].items()}
+    short = {
+        k: v[0] if k in ("mb", "peer", "name", "comm", "launch") else v for k, v in program["order"].items()
+    }
     assert run(program | {"order": short}, "edge") == run(program, "edge")
 
 
@@ -422,7 +556,14 @@ def test_a_stronger_model_gets_no_further():
             assert strong <= weak, number
         for model, rows in zip(MODELS, done):
             finished[model] += len(rows) == program["order"]["start"][-1]
-    assert finished["buffered"] > finished["edge"] > finished["pair"] > finished["rank"] > finished["blocking"] > 20
+    assert (
+        finished["buffered"]
+        > finished["edge"]
+        > finished["pair"]
+        > finished["rank"]
+        > finished["blocking"]
+        > 20
+    )
 
 
 def test_wrong_data_of_a_finished_run_is_what_the_lists_say():

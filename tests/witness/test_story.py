@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from report.sample import COMPUTE, LAUNCHES, RING, TWO_RANKS, VEE, sample, schedule
 
 from interlock.engine.graph import solve
 from interlock.program.facts import Facts
@@ -14,6 +13,7 @@ from interlock.witness import executor
 from interlock.witness.lines import picture
 from interlock.witness.story import deadlock
 from interlock.witness.walk import legs
+from report.sample import COMPUTE, LAUNCHES, RING, TWO_RANKS, VEE, sample, schedule
 
 COLLECTIVES = schedule("collectives", "0F0 coll(a, x) coll(b, y)", "1F0 coll(b, y) coll(a, x)")
 TIED = dict(comms=(("a", (0, 1)), ("b", (0, 1))), fragment=True)
@@ -37,21 +37,28 @@ def test_two_ranks():
     assert marks(program, finding) == [
         ("0SEND_F1", "rank 0 sends 0F1; rank 1 receives it only after"),
         ("1SEND_B0", "this, which rank 0 receives only after its own send"),
-        ("0RECV_B0", "rank 1 waits for this"), ("1RECV_F1", "rank 0 waits for this")]
+        ("0RECV_B0", "rank 1 waits for this"),
+        ("1RECV_F1", "rank 0 waits for this"),
+    ]
     assert finding.data["story"] == [
         "rank 0: 0SEND_F1 ends only when rank 1 receives it in 1RECV_F1",
         "rank 1: 1RECV_F1 is behind 1SEND_B0 in the queue of ranks 0 and 1",
         "rank 1: 1SEND_B0 ends only when rank 0 receives it in 0RECV_B0",
-        "rank 0: 0RECV_B0 is behind 0SEND_F1 in the queue of ranks 0 and 1"]
-    assert finding.help == ("put 0RECV_B0 before 0SEND_F1 on rank 0 (and likewise at 1 more place), or put each of these pairs in one launch { }: "
-                            "0SEND_F1 and 0RECV_B0; 1SEND_B0 and 1RECV_F1 (and likewise at 1 more place)")
+        "rank 0: 0RECV_B0 is behind 0SEND_F1 in the queue of ranks 0 and 1",
+    ]
+    assert finding.help == (
+        "put 0RECV_B0 before 0SEND_F1 on rank 0 (and likewise at 1 more place), or put each of these pairs in one launch { }: "
+        "0SEND_F1 and 0RECV_B0; 1SEND_B0 and 1RECV_F1 (and likewise at 1 more place)"
+    )
 
 
 def test_the_repairs_proposed_are_repairs():
     """Both of the changes proposed for TWO_RANKS, made by hand."""
     moved, grouped = TWO_RANKS, TWO_RANKS
     for m in (0, 1):
-        moved = moved.replace(f"0SEND_F{m + 1} 0RECV_B{m}", f"0RECV_B{m} 0SEND_F{m + 1}").replace(f"0F2 0RECV_B{m}", f"0F2 0RECV_B{m}")
+        moved = moved.replace(f"0SEND_F{m + 1} 0RECV_B{m}", f"0RECV_B{m} 0SEND_F{m + 1}").replace(
+            f"0F2 0RECV_B{m}", f"0F2 0RECV_B{m}"
+        )
         grouped = grouped.replace(f"0SEND_F{m + 1} 0RECV_B{m}", f"{{ 0SEND_F{m + 1} 0RECV_B{m} }}")
         grouped = grouped.replace(f"1SEND_B{m} 1RECV_F{m + 1}", f"{{ 1SEND_B{m} 1RECV_F{m + 1} }}")
     for source in (moved, grouped):
@@ -63,13 +70,19 @@ def test_the_repairs_proposed_are_repairs():
 def test_three_ranks_in_a_circle():
     program, finding = told(RING, "rank", fragment=True)
     assert finding.message == "deadlock under `rank`: ranks 0, 1 and 2 wait in a circle"
-    assert marks(program, finding)[0] == ("send(1, a)", "this cannot end: rank 1 receives it only after send(2, b)")
+    assert marks(program, finding)[0] == (
+        "send(1, a)",
+        "this cannot end: rank 1 receives it only after send(2, b)",
+    )
     assert "in the one queue of rank 1" in finding.data["story"][1]
 
 
 def test_one_thing_at_a_time():
     _, finding = told(RING, "blocking", fragment=True)
-    assert "rank 1: recv(0, a) starts only when send(2, b) has ended: one operation at a time" in finding.data["story"]
+    assert (
+        "rank 1: recv(0, a) starts only when send(2, b) has ended: one operation at a time"
+        in finding.data["story"]
+    )
 
 
 def test_compute_is_told_the_same_under_every_model():
@@ -77,7 +90,10 @@ def test_compute_is_told_the_same_under_every_model():
         program, finding = told(COMPUTE, model, inserted=True)
         assert (finding.code, finding.rule) == ("IL307", "R-DEP-6")
         assert finding.message == "a cyclic wait across ranks 0 and 1, under every model"
-        assert marks(program, finding)[0] == ("0B0", "this cannot start: it needs 1B0, which rank 1 runs only after 1F1")
+        assert marks(program, finding)[0] == (
+            "0B0",
+            "this cannot start: it needs 1B0, which rank 1 runs only after 1F1",
+        )
         assert finding.help == "run 0F1 before 0B0 on rank 0"
 
 
@@ -91,7 +107,10 @@ def test_a_launch_is_named_by_what_is_in_it():
 
 def test_a_seam_is_given_its_own_communicator():
     _, finding = told(VEE, "pair", place=[0, 1, 1, 0])
-    assert "give the transfers between stages 2 and 3 a communicator of their own (3RECV_F0@seam)" in finding.help
+    assert (
+        "give the transfers between stages 2 and 3 a communicator of their own (3RECV_F0@seam)"
+        in finding.help
+    )
 
 
 def test_collectives_that_cross():
@@ -109,8 +128,17 @@ def test_receives_that_cross_under_buffered():
     assert "rank 0: wait(b) waits for the end of recv(1, b)" in finding.data["story"]
 
 
-@pytest.mark.parametrize("source, options", [(TWO_RANKS, {}), (LAUNCHES, {}), (RING, {"fragment": True}), (VEE, {"place": [0, 1, 1, 0]}),
-                                             (COLLECTIVES, TIED), (COMPUTE, {"inserted": True})])
+@pytest.mark.parametrize(
+    "source, options",
+    [
+        (TWO_RANKS, {}),
+        (LAUNCHES, {}),
+        (RING, {"fragment": True}),
+        (VEE, {"place": [0, 1, 1, 0]}),
+        (COLLECTIVES, TIED),
+        (COMPUTE, {"inserted": True}),
+    ],
+)
 @pytest.mark.parametrize("model", MODELS)
 def test_what_holds_of_every_story(source, options, model):
     program, _ = sample(source, **options)
@@ -122,7 +150,7 @@ def test_what_holds_of_every_story(source, options, model):
     circle = legs(program, solution.walk)
     assert circle[0].rank == min(leg.rank for leg in circle)
     steps = [s for leg in circle for s in leg.steps]
-    assert len(steps) + len(circle) == len(solution.walk)                # each wait is in a leg or leads to the next
+    assert len(steps) + len(circle) == len(solution.walk)  # each wait is in a leg or leads to the next
     done = executor.run(program.plain(), model).done
     assert not {row for leg in circle for row in (leg.stop, leg.owed)} & set(done)
     assert not any(re.search(r"\b(start|end|event) \d", line) for line in finding.data["story"])
@@ -139,7 +167,11 @@ def test_a_picture_of_many_ranks_and_operations():
     orders = []
     for r in range(ranks):
         left, right = (r - 1) % ranks, (r + 1) % ranks
-        orders.append(" ".join(["ZERO"] * before + [f"send({right}, a{r})", f"recv({left}, a{left})"] + ["ZERO"] * before))
+        orders.append(
+            " ".join(
+                ["ZERO"] * before + [f"send({right}, a{r})", f"recv({left}, a{left})"] + ["ZERO"] * before
+            )
+        )
     program, finding = told(schedule("ring", *orders), "rank", fragment=True)
     assert finding.message == "deadlock under `rank`: 512 ranks (0, 1, 2, 3, ..., 511) wait in a circle"
     done = [r for r in range(len(program.order)) if program.order.kind[r] == Kind.ZERO]
@@ -151,7 +183,9 @@ def test_a_picture_of_many_ranks_and_operations():
 
 
 def test_what_others_do_is_counted():
-    source = schedule("three", "send(1, a) recv(1, b)", "send(0, b) recv(0, a) recv(3, c)", "ZERO", "send(1, c)")
+    source = schedule(
+        "three", "send(1, a) recv(1, b)", "send(0, b) recv(0, a) recv(3, c)", "ZERO", "send(1, c)"
+    )
     program, finding = told(source, "rank", fragment=True)
     done = executor.run(program.plain(), "rank").done
     assert "2 other ranks: 1 stopped too, 1 finished" in picture(program, done, finding.walk, 80)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..program.ir import COMPUTE, Order
+from interlock.program.ir import COMPUTE, Order
 
 # what the parts of a derived order are made of: one row of the array each
 FIELDS = ("kind", "stage", "mb", "comm", "launch", "at", "width")
@@ -19,11 +19,23 @@ def assemble(ranks: list[np.ndarray]) -> Order:
     dtype = {"kind": np.uint8, "at": np.int64}
     column = {}
     for row, name in enumerate(FIELDS):
-        column[name] = np.concatenate([part[row] for part in ranks]).astype(dtype.get(name, np.int64 if name == "launch" else np.int32))
+        column[name] = np.concatenate([part[row] for part in ranks]).astype(
+            dtype.get(name, np.int64 if name == "launch" else np.int32)
+        )
     column["launch"] = _renumbered(column["launch"], column["kind"], start)
     absent = np.full(n, -1, dtype=np.int32)
-    return Order(start, column["kind"], column["stage"], column["mb"], absent, absent, column["comm"], column["launch"],
-                 column["at"], column["width"])
+    return Order(
+        start,
+        column["kind"],
+        column["stage"],
+        column["mb"],
+        absent,
+        absent,
+        column["comm"],
+        column["launch"],
+        column["at"],
+        column["width"],
+    )
 
 
 def _renumbered(launch: np.ndarray, kind: np.ndarray, start: np.ndarray) -> np.ndarray:

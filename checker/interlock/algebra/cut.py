@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence
 
-from ..language import ast
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.source import Span
-from ..program.ir import Program
-from .instance import arguments_of, chunks_asked
-from .library import Library
-from .model import Chain
+from interlock.algebra.instance import arguments_of, chunks_asked
+from interlock.algebra.library import Library
+from interlock.algebra.model import Chain
+from interlock.language import ast
+from interlock.program.ir import Program
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Span
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,14 @@ def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
     for node in cut.regions:
         for other in regions:
             if other.name == node.name.text:
-                raise InputError(Diagnostic("IL103", f"two regions are called `{node.name}`", (
-                    Label(node.name.span, "this one"), Label(other.span, "and this one")), "rename one of them"))
+                raise InputError(
+                    Diagnostic(
+                        "IL103",
+                        f"two regions are called `{node.name}`",
+                        (Label(node.name.span, "this one"), Label(other.span, "and this one")),
+                        "rename one of them",
+                    )
+                )
         end = at
         for ref in node.layers:
             layers = chain.resolve(ref)
@@ -47,8 +53,12 @@ def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
                 raise _untiled(chain, layers, end, ref, node)
             end = layers[-1] + 1
         if end in chain.glued and end < len(chain.layers):
-            raise error("IL201", f"`attach` glues layers `{chain.layers[end - 1].name}` and `{chain.layers[end].name}`, and the cut parts them",
-                        node.span, help="end the region on the other side of the two layers, or delete the `attach`")
+            raise error(
+                "IL201",
+                f"`attach` glues layers `{chain.layers[end - 1].name}` and `{chain.layers[end].name}`, and the cut parts them",
+                node.span,
+                help="end the region on the other side of the two layers, or delete the `attach`",
+            )
         skeleton = library.find(node.skeleton)
         arguments = arguments_of(node, skeleton)
         _check_place(arguments)
@@ -59,8 +69,13 @@ def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
         raise error("IL201", "the cut has no region", cut.span, help="write `NAME = layers : skeleton` in it")
     if at < len(chain.layers):
         rest = chain.layers[at].name
-        raise error("IL201", f"the cut ends before the model does: layer `{rest}` is in no region", cut.span, "ends too early",
-                    f"add a region for `{rest}` and what follows it, or append it to `{regions[-1].name}`")
+        raise error(
+            "IL201",
+            f"the cut ends before the model does: layer `{rest}` is in no region",
+            cut.span,
+            "ends too early",
+            f"add a region for `{rest}` and what follows it, or append it to `{regions[-1].name}`",
+        )
     _normal(regions, chain)
     return regions
 
@@ -71,21 +86,48 @@ PLACES = ("prefix", "deadline")
 def _check_place(arguments: dict[str, ast.Argument]) -> None:
     place = arguments.get("place")
     if place is not None and not (isinstance(place.value, ast.Word) and place.value.text in PLACES):
-        raise error("IL210", "the forwards of a Replicated region are placed as a `prefix`, or by `deadline`", place.span, "no other place is supported",
-                    "write `place: prefix` or `place: deadline`, or leave it out")
+        raise error(
+            "IL210",
+            "the forwards of a Replicated region are placed as a `prefix`, or by `deadline`",
+            place.span,
+            "no other place is supported",
+            "write `place: prefix` or `place: deadline`, or leave it out",
+        )
 
 
-def _untiled(chain: Chain, layers: Sequence[int], end: int, ref: ast.LayerRef, node: ast.Region) -> InputError:
-    due = f"the layer due here is `{chain.layers[end].name}`" if end < len(chain.layers) else "every layer of the model is in a region already"
+def _untiled(
+    chain: Chain, layers: Sequence[int], end: int, ref: ast.LayerRef, node: ast.Region
+) -> InputError:
+    due = (
+        f"the layer due here is `{chain.layers[end].name}`"
+        if end < len(chain.layers)
+        else "every layer of the model is in a region already"
+    )
     if layers[0] < end:
-        return error("IL201", f"layer `{chain.layers[layers[0]].name}` of region `{node.name}` lies in the cut already", ref.span,
-                     "a second time", due)
+        return error(
+            "IL201",
+            f"layer `{chain.layers[layers[0]].name}` of region `{node.name}` lies in the cut already",
+            ref.span,
+            "a second time",
+            due,
+        )
     if layers[0] == end:
-        return error("IL201", f"the layers of `{ref.group}` do not follow one another", ref.span, "not contiguous",
-                     "a region takes layers that follow one another: name the pattern (`pattern trunk = ..`) and select `trunk[0..3]`")
-    return error("IL201", f"the cut leaves out layer `{chain.layers[end].name}`, before region `{node.name}`"
-                 if ref is node.layers[0] else f"region `{node.name}` leaves out layer `{chain.layers[end].name}`",
-                 ref.span, "starts too late", f"{due}: regions take the layers in the order of the model")
+        return error(
+            "IL201",
+            f"the layers of `{ref.group}` do not follow one another",
+            ref.span,
+            "not contiguous",
+            "a region takes layers that follow one another: name the pattern (`pattern trunk = ..`) and select `trunk[0..3]`",
+        )
+    return error(
+        "IL201",
+        f"the cut leaves out layer `{chain.layers[end].name}`, before region `{node.name}`"
+        if ref is node.layers[0]
+        else f"region `{node.name}` leaves out layer `{chain.layers[end].name}`",
+        ref.span,
+        "starts too late",
+        f"{due}: regions take the layers in the order of the model",
+    )
 
 
 def normalise(regions: Sequence[Region]) -> list[Region]:
@@ -94,7 +136,15 @@ def normalise(regions: Sequence[Region]) -> list[Region]:
     for region in regions:
         if out and out[-1].replicated and region.replicated:
             first = out.pop()
-            region = Region(first.name, first.first, region.last, first.skeleton, first.arguments, 1, first.span.to(region.span))
+            region = Region(
+                first.name,
+                first.first,
+                region.last,
+                first.skeleton,
+                first.arguments,
+                1,
+                first.span.to(region.span),
+            )
         out.append(region)
     return out
 
@@ -102,10 +152,18 @@ def normalise(regions: Sequence[Region]) -> list[Region]:
 def _normal(regions: list[Region], chain: Chain) -> None:
     for left, right in zip(regions, regions[1:]):
         if left.replicated and right.replicated:
-            given = ", ".join(f"{r.name} = {_layers(chain, r)} : {r.skeleton.name}" for r in normalise(regions))
-            raise InputError(Diagnostic("IL202", f"`{left.name}` and `{right.name}` are neighbours and both Replicated: no seam joins them",
-                                        (Label(right.span, "the second one"), Label(left.span, "the first one")),
-                                        f"merge them; in normal form the cut is: {given}", rule="R-CUT-2"))
+            given = ", ".join(
+                f"{r.name} = {_layers(chain, r)} : {r.skeleton.name}" for r in normalise(regions)
+            )
+            raise InputError(
+                Diagnostic(
+                    "IL202",
+                    f"`{left.name}` and `{right.name}` are neighbours and both Replicated: no seam joins them",
+                    (Label(right.span, "the second one"), Label(left.span, "the first one")),
+                    f"merge them; in normal form the cut is: {given}",
+                    rule="R-CUT-2",
+                )
+            )
 
 
 def _layers(chain: Chain, region: Region) -> str:
@@ -130,7 +188,11 @@ class Seam:
     stage: int
 
 
-_SEAM = {(True, False): ("Gather", "Scatter"), (False, False): ("Send", "RecvGrad"), (False, True): ("Scatter", "Gather")}
+_SEAM = {
+    (True, False): ("Gather", "Scatter"),
+    (False, False): ("Send", "RecvGrad"),
+    (False, True): ("Scatter", "Gather"),
+}
 
 
 def seams(program: Program) -> list[Seam]:

@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..language import ast
-from ..language.diagnostics import Diagnostic, Label, error
-from ..program.footprint import Footprint, footprint
-from ..program.ir import Communicator, Kind, Program, Size, Stage
-from .assemble import assemble
-from .cut import Region
-from .listing import list_schedule
-from .model import Chain, Times
-from .names import listed
-from .owner import gave_up, owner_map
-from .partition import partition
-from .setting import Setting
-from .skeleton import FIELDS, Budget
-from .weave import Run
+from interlock.algebra.assemble import assemble
+from interlock.algebra.cut import Region
+from interlock.algebra.listing import list_schedule
+from interlock.algebra.model import Chain, Times
+from interlock.algebra.names import listed
+from interlock.algebra.owner import gave_up, owner_map
+from interlock.algebra.partition import partition
+from interlock.algebra.setting import Setting
+from interlock.algebra.skeleton import FIELDS, Budget
+from interlock.algebra.weave import Run
+from interlock.language import ast
+from interlock.program.footprint import Footprint, footprint
+from interlock.program.ir import Communicator, Kind, Program, Size, Stage
+from interlock.text.diagnostics import Diagnostic, Label, error
 
 _EMPTY = np.empty((len(FIELDS), 0), dtype=np.int64)
 
@@ -34,13 +34,25 @@ class Derived:
     owners: dict[str, tuple[int, ...]]
 
 
-def derive(runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communicator, ...], budget: Budget) -> Derived:
+def derive(
+    runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communicator, ...], budget: Budget
+) -> Derived:
     """Raises IL104, IL205, IL209, IL210, IL212, IL213."""
     _by_deadline(runs)
     stages, partitions, owners = _stages(runs, chain, setting)
     trained = tuple(replace(l, trainable=True) for l in chain.layers)
-    program = Program(setting.ranks, setting.microbatches, trained, stages, assemble([_EMPTY] * setting.ranks), setting.images,
-                      setting.modalities, inserted=True, reductions_inserted=True, communicators=comms)
+    program = Program(
+        setting.ranks,
+        setting.microbatches,
+        trained,
+        stages,
+        assemble([_EMPTY] * setting.ranks),
+        setting.images,
+        setting.modalities,
+        inserted=True,
+        reductions_inserted=True,
+        communicators=comms,
+    )
     fp = footprint(program)
     _visits(fp, runs, setting)
     warnings = _unhidden(runs)
@@ -49,12 +61,18 @@ def derive(runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communi
             program = replace(program, inserted=False, reductions_inserted=False)
             if len(runs) > 1 or runs[0].replicated:
                 skeleton = next(run.instance.skeleton for run in runs if run.written)
-                raise error("IL210", f"skeleton `{skeleton.name}` writes its own transfers and cannot stand beside a Replicated region",
-                            runs[-1].regions[0].span, help="leave its transfers to be inserted, or write the whole order")
+                raise error(
+                    "IL210",
+                    f"skeleton `{skeleton.name}` writes its own transfers and cannot stand beside a Replicated region",
+                    runs[-1].regions[0].span,
+                    help="leave its transfers to be inserted, or write the whole order",
+                )
         numbered = {c.name: i for i, c in enumerate(comms)}
         columns = _by_skeletons(runs, stages, setting, fp, budget, numbered)
         if _least_exposed(runs):
-            owner = _exposed_least(replace(program, order=assemble(columns)), runs[0].regions[0], chain, setting)
+            owner = _exposed_least(
+                replace(program, order=assemble(columns)), runs[0].regions[0], chain, setting
+            )
             stages = (replace(stages[0], owner=owner), *stages[1:])
             owners[stages[0].region] = owner
             program = replace(program, stages=stages)
@@ -71,8 +89,12 @@ def derive(runs: list[Run], chain: Chain, setting: Setting, comms: tuple[Communi
 def _stages(runs: list[Run], chain: Chain, setting: Setting):
     """The stages of all runs, numbered along the chain; partitions and owner maps resolved."""
     totals = _weights(chain, setting)
-    counts = {region.name: partition(region, chain, region.chunks * setting.ranks, totals)
-              for run in runs if not run.replicated for region in run.regions}
+    counts = {
+        region.name: partition(region, chain, region.chunks * setting.ranks, totals)
+        for run in runs
+        if not run.replicated
+        for region in run.regions
+    }
     stages: list[Stage] = []
     for run in runs:
         if run.replicated:
@@ -91,8 +113,15 @@ def _stages(runs: list[Run], chain: Chain, setting: Setting):
     for i, stage in enumerate(stages):
         if stage.replicated:
             region = regions[stage.region]
-            owner = owner_map(region, setting.ranks, setting.microbatches, _encodes(region, chain, setting), slots, setting.stretched,
-                              deferred=_least_exposed(runs))
+            owner = owner_map(
+                region,
+                setting.ranks,
+                setting.microbatches,
+                _encodes(region, chain, setting),
+                slots,
+                setting.stretched,
+                deferred=_least_exposed(runs),
+            )
             stages[i] = replace(stage, owner=owner)
             owners[stage.region] = owner
     return tuple(stages), counts, owners
@@ -109,26 +138,53 @@ def _word(region: Region, name: str) -> str:
 
 
 def _by_deadline(runs: list[Run]) -> None:
-    for region in (region for run in runs if run.replicated for region in run.regions if _word(region, "place") == "deadline"):
+    for region in (
+        region
+        for run in runs
+        if run.replicated
+        for region in run.regions
+        if _word(region, "place") == "deadline"
+    ):
         if len(runs) == 2 and runs[0].replicated and _word(region, "gather") != "late":
             continue
-        raise error("IL210", f"the forwards of `{region.name}` cannot be placed by `deadline`", region.arguments["place"].span,
-                    help="it takes a Replicated region in front of one Sharded skeleton, with its hand-overs inserted: leave out `gather`")
+        raise error(
+            "IL210",
+            f"the forwards of `{region.name}` cannot be placed by `deadline`",
+            region.arguments["place"].span,
+            help="it takes a Replicated region in front of one Sharded skeleton, with its hand-overs inserted: leave out `gather`",
+        )
 
 
-def _spread(program: Program, columns: list[np.ndarray], runs: list[Run], chain: Chain, setting: Setting, fp: Footprint, budget: Budget, numbered: dict[str, int]):
+def _spread(
+    program: Program,
+    columns: list[np.ndarray],
+    runs: list[Run],
+    chain: Chain,
+    setting: Setting,
+    fp: Footprint,
+    budget: Budget,
+    numbered: dict[str, int],
+):
     """The program and columns with the encodes in bubbles; as a prefix where no placement tried ends earlier."""
-    from ..cost import transpose
-    from ..cost.compute import Cyclic
-    from ..cost.simulate import makespan
+    from interlock.timing import transpose
+    from interlock.timing.longest_path import Cyclic
+    from interlock.timing.simulate import makespan
+
     program = replace(program, order=assemble(columns))
     times = _times(program, chain, setting)
     try:
         best = makespan(program, times), program, columns
         for spread in transpose.spreads(program, times, _least_exposed(runs)):
             stages = (replace(program.stages[0], owner=spread.owner), *program.stages[1:])
-            moved = columns if spread.owner == program.stages[0].owner else _by_skeletons(runs, stages, setting, fp, budget, numbered)
-            moved = [_moved(part, spread.before, int(a), bodies) for part, a, bodies in zip(moved, program.order.start, _bodies(columns))]
+            moved = (
+                columns
+                if spread.owner == program.stages[0].owner
+                else _by_skeletons(runs, stages, setting, fp, budget, numbered)
+            )
+            moved = [
+                _moved(part, spread.before, int(a), bodies)
+                for part, a, bodies in zip(moved, program.order.start, _bodies(columns))
+            ]
             tried = replace(program, stages=stages, order=assemble(moved))
             try:
                 found = makespan(tried, times.on(tried))
@@ -137,7 +193,7 @@ def _spread(program: Program, columns: list[np.ndarray], runs: list[Run], chain:
             if found < best[0]:
                 best = found, tried, moved
     except Cyclic:
-        return program, columns                  # its cycle is the answer
+        return program, columns  # its cycle is the answer
     return best[1:]
 
 
@@ -157,7 +213,8 @@ def _moved(part: np.ndarray, before: dict[int, int], start: int, encodes_then: i
 
 def _times(program: Program, chain: Chain, setting: Setting):
     """The durations of the fully trained program; one unit a layer, per image if it has a modality, where a time that is asked for is missing."""
-    from ..cost.durations import NoTimes, durations, machine_of
+    from interlock.timing.durations import NoTimes, durations, machine_of
+
     try:
         return durations(program, chain.times, machine_of(setting))
     except NoTimes:
@@ -167,13 +224,16 @@ def _times(program: Program, chain: Chain, setting: Setting):
 
 def _exposed_least(program: Program, region: Region, chain: Chain, setting: Setting) -> tuple[int, ...]:
     """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the search gives up."""
-    from ..cost import transpose
-    from ..cost.compute import Cyclic
+    from interlock.timing import transpose
+    from interlock.timing.longest_path import Cyclic
+
     times = _times(program, chain, setting)
     try:
-        found = transpose.least_exposed(transpose.encodes(program, times), transpose.deadlines(program, times))
+        found = transpose.least_exposed(
+            transpose.encodes(program, times), transpose.deadlines(program, times)
+        )
     except Cyclic:
-        return program.stages[0].owner           # its cycle is the answer
+        return program.stages[0].owner  # its cycle is the answer
     if found is None:
         raise gave_up(region.arguments["owner"], transpose.SEARCH_LIMIT)
     return found
@@ -185,13 +245,18 @@ def _weights(chain: Chain, setting: Setting) -> list[int] | None:
     if all(w is None for w in work):
         return None
     again = [t.forward if layer.recompute else Size() for t, layer in zip(chain.times, chain.layers)]
-    return [0 if w is None else setting.amount(w, layer.modality) + setting.amount(f, layer.modality) for w, f, layer in zip(work, again, chain.layers)]
+    return [
+        0 if w is None else setting.amount(w, layer.modality) + setting.amount(f, layer.modality)
+        for w, f, layer in zip(work, again, chain.layers)
+    ]
 
 
 def _forward(chain: Chain) -> list[Size]:
     """The forward time of each layer; one unit for all where any has none."""
     times = [t.forward for t in chain.times]
-    return [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers] if None in times else times
+    return (
+        [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers] if None in times else times
+    )
 
 
 def _slots(stages: list[Stage], chain: Chain, setting: Setting) -> list[int]:
@@ -205,7 +270,7 @@ def _slots(stages: list[Stage], chain: Chain, setting: Setting) -> list[int]:
         if stage.rank not in seen:
             seen.add(stage.rank)
             slots[stage.rank] = at
-        at += sum(f.fixed + f.per_image for f in forward[stage.first:stage.last])
+        at += sum(f.fixed + f.per_image for f in forward[stage.first : stage.last])
     return slots
 
 
@@ -227,11 +292,17 @@ def _visits(fp: Footprint, runs: list[Run], setting: Setting) -> None:
     empty = ~fp.on_path.any(axis=1)
     if empty.any():
         m = int(np.flatnonzero(empty[fp.of])[0])
-        raise error("IL205", f"microbatch {m} visits no stage: no layer of the model is present in it", runs[0].regions[0].span,
-                    help="give the model a layer without modality, or list the microbatch for a modality")
+        raise error(
+            "IL205",
+            f"microbatch {m} visits no stage: no layer of the model is present in it",
+            runs[0].regions[0].span,
+            help="give the model a layer without modality, or list the microbatch for a modality",
+        )
 
 
-def _by_skeletons(runs: list[Run], stages, setting: Setting, fp: Footprint, budget: Budget, comms: dict[str, int]) -> list[np.ndarray]:
+def _by_skeletons(
+    runs: list[Run], stages, setting: Setting, fp: Footprint, budget: Budget, comms: dict[str, int]
+) -> list[np.ndarray]:
     """Prefix, body and suffix of a leading Replicated region around one Sharded run (either may be missing)."""
     sharded = next((run for run in runs if not run.replicated), None)
     base = int(runs[0].replicated)
@@ -242,12 +313,16 @@ def _by_skeletons(runs: list[Run], stages, setting: Setting, fp: Footprint, budg
             bodies[r] = _on_path(_placed(interpreter.run(r)[0], base + sharded.instance.stage[r]), fp)
     if not runs[0].replicated:
         return bodies
-    before, after = (_owned(stages[0].owner, bodies, kinds, setting, fp) for kinds in ((Kind.F,), (Kind.I, Kind.B)))
+    before, after = (
+        _owned(stages[0].owner, bodies, kinds, setting, fp) for kinds in ((Kind.F,), (Kind.I, Kind.B))
+    )
     interpreter = runs[0].instance.interpreter(budget, comms)
     interpreter.first_launch(1 << 40)
     out = []
     for r, body in enumerate(bodies):
-        prefix, suffix = (_placed(part, np.zeros(1, dtype=np.int64)) for part in interpreter.run(r, before, after))
+        prefix, suffix = (
+            _placed(part, np.zeros(1, dtype=np.int64)) for part in interpreter.run(r, before, after)
+        )
         out.append(np.concatenate([_on_path(prefix, fp), body, _on_path(suffix, fp)], axis=1))
     return out
 
@@ -287,19 +362,35 @@ def _by_list(runs: list[Run], stages, setting: Setting, fp: Footprint, budget: B
     at = np.array([spans[s.region].at for s in stages], dtype=np.int64)
     width = np.array([spans[s.region].width for s in stages], dtype=np.int64)
     rows = list_schedule(setting.ranks, setting.microbatches, stages, fp, budget, runs[0].regions[0].span)
-    return [np.stack([kind, stage, mb, np.zeros_like(kind), np.full_like(kind, -1), at[stage], width[stage]]) for kind, stage, mb in rows]
+    return [
+        np.stack([kind, stage, mb, np.zeros_like(kind), np.full_like(kind, -1), at[stage], width[stage]])
+        for kind, stage, mb in rows
+    ]
 
 
 def _unhidden(runs: list[Run]) -> list[Diagnostic]:
-    return [Diagnostic("IL211", f"no warmup bubble hides region `{run.regions[0].name}`: its input comes from the regions before it",
-                       (Label(run.regions[0].span, "Replicated, and not first"),), "put it first in the cut, or use a Sharded skeleton",
-                       "warning", "R-CUT-5") for run in runs[1:] if run.replicated]
+    return [
+        Diagnostic(
+            "IL211",
+            f"no warmup bubble hides region `{run.regions[0].name}`: its input comes from the regions before it",
+            (Label(run.regions[0].span, "Replicated, and not first"),),
+            "put it first in the cut, or use a Sharded skeleton",
+            "warning",
+            "R-CUT-5",
+        )
+        for run in runs[1:]
+        if run.replicated
+    ]
 
 
 def _ignored(runs: list[Run]) -> Diagnostic:
     names = dict.fromkeys(region.skeleton.name.text for run in runs for region in run.regions)
     first = runs[0].regions[0].span
-    return Diagnostic("IL211", f"this order is list-scheduled: the orders of {listed(map('`{}`'.format, names))} are ignored",
-                      (Label(first.to(runs[-1].regions[-1].span)),),
-                      "one Sharded skeleton, alone or after one Replicated region, keeps its order; regions with the same skeleton are woven",
-                      "warning", "R-CUT-5")
+    return Diagnostic(
+        "IL211",
+        f"this order is list-scheduled: the orders of {listed(map('`{}`'.format, names))} are ignored",
+        (Label(first.to(runs[-1].regions[-1].span)),),
+        "one Sharded skeleton, alone or after one Replicated region, keeps its order; regions with the same skeleton are woven",
+        "warning",
+        "R-CUT-5",
+    )

@@ -6,15 +6,15 @@ turns of the loops around the expression. Errors are IL213.
 
 from __future__ import annotations
 
-from typing import Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from ..language import ast
-from ..language.diagnostics import InputError, error
-from .names import nearest
+from interlock.algebra.names import nearest
+from interlock.language import ast
+from interlock.text.diagnostics import InputError, error
 
-LIMIT = 1 << 60                                  # no value is larger, so that sums and products stay in 64 bits
+LIMIT = 1 << 60  # no value is larger, so that sums and products stay in 64 bits
 
 Value = int | np.ndarray
 Env = Mapping[str, Value]
@@ -33,7 +33,9 @@ def evaluate(node: ast.Expr, env: Env) -> Value:
             return -evaluate(operand, env)
         case ast.Binary(operator=operator, left=left, right=right):
             return _binary(operator, evaluate(left, env), evaluate(right, env), node)
-        case ast.Call(function=function, arguments=arguments) if function.text in ("min", "max") and arguments:
+        case ast.Call(function=function, arguments=arguments) if (
+            function.text in ("min", "max") and arguments
+        ):
             pick = (min, np.minimum) if function.text == "min" else (max, np.maximum)
             out = evaluate(arguments[0], env)
             for other in arguments[1:]:
@@ -41,10 +43,19 @@ def evaluate(node: ast.Expr, env: Env) -> Value:
                 out = pick[isinstance(out, np.ndarray) or isinstance(other, np.ndarray)](out, other)
             return out
         case ast.Call(function=function):
-            raise error("IL213", f"`{function.text}` is no function of skeletons", function.span,
-                        help="skeletons know `min` and `max`; `for m in owned(r)` runs over a rank's microbatches")
+            raise error(
+                "IL213",
+                f"`{function.text}` is no function of skeletons",
+                function.span,
+                help="skeletons know `min` and `max`; `for m in owned(r)` runs over a rank's microbatches",
+            )
         case ast.Quantity():
-            raise error("IL213", "a number with a unit in a skeleton", node.span, help="skeletons compute with plain integers")
+            raise error(
+                "IL213",
+                "a number with a unit in a skeleton",
+                node.span,
+                help="skeletons compute with plain integers",
+            )
     raise error("IL213", "this is a condition where a number is needed", node.span)
 
 
@@ -65,7 +76,9 @@ def holds(node: ast.Condition, env: Env) -> bool | np.ndarray:
             if open_.any():
                 out[open_] = holds(right, select(env, open_))
             return out
-    raise error("IL213", "this is a number where a condition is needed", node.span, help="compare it: `i == 0`")
+    raise error(
+        "IL213", "this is a number where a condition is needed", node.span, help="compare it: `i == 0`"
+    )
 
 
 def select(env: Env, lanes: np.ndarray) -> dict[str, Value]:
@@ -74,8 +87,12 @@ def select(env: Env, lanes: np.ndarray) -> dict[str, Value]:
 
 
 _COMPARE = {
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
 }
 
 
@@ -83,8 +100,13 @@ def _binary(operator: str, a: Value, b: Value, node: ast.Binary) -> Value:
     if operator in ("div", "mod"):
         zero = (b == 0).any() if isinstance(b, np.ndarray) else b == 0
         if zero:
-            raise error("IL213", f"division by zero in `{operator}`", node.right.span, "is 0 here",
-                        "guard it with `if`, or with `where` in the skeleton's head")
+            raise error(
+                "IL213",
+                f"division by zero in `{operator}`",
+                node.right.span,
+                "is 0 here",
+                "guard it with `if`, or with `where` in the skeleton's head",
+            )
         return a // b if operator == "div" else a % b
     if operator == "+":
         return _bounded(a + b, node)
@@ -112,4 +134,9 @@ def _too_large(node) -> InputError:
 
 
 def unknown_name(text: str, span, env: Env) -> InputError:
-    return error("IL213", f"unknown name `{text}`", span, help=nearest(text, env) or f"known here: {', '.join(sorted(env)) or 'no name'}")
+    return error(
+        "IL213",
+        f"unknown name `{text}`",
+        span,
+        help=nearest(text, env) or f"known here: {', '.join(sorted(env)) or 'no name'}",
+    )

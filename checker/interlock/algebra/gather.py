@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..language import ast
-from ..language.diagnostics import error
-from ..language.source import Span
-from ..program.facts import Facts
-from ..program.ir import Communicator, Kind, Order, Program
-from ..program.linearise import Times, compute_times
-from ..program.transfers import Late, insert
-from .cut import Region
-from .names import nearest
-from .setting import comm_number
+from interlock.algebra.cut import Region
+from interlock.algebra.names import nearest
+from interlock.algebra.setting import comm_number
+from interlock.language import ast
+from interlock.program.facts import Facts
+from interlock.program.ir import Communicator, Kind, Order, Program
+from interlock.program.linearise import Times, compute_times
+from interlock.program.transfers import Late, insert
+from interlock.text.diagnostics import error
+from interlock.text.source import Span
 
-_WORDS = {"gather": ("prefix", "late"), "post": ("late", "early")}       # the default first
+_WORDS = {"gather": ("prefix", "late"), "post": ("late", "early")}  # the default first
 
 
 def late_gathers(regions: list[Region], leads: bool, comms: list[Communicator], ranks: int) -> Late | None:
@@ -33,11 +33,19 @@ def late_gathers(regions: list[Region], leads: bool, comms: list[Communicator], 
         if word["gather"] != "late":
             for name in ("post", "gather_on", "scatter_on"):
                 if name in region.arguments:
-                    raise error("IL210", f"`{name}` says something of late gathers, and those of `{region.name}` are not late",
-                                region.arguments[name].span, help="write `gather: late`, or leave it out")
+                    raise error(
+                        "IL210",
+                        f"`{name}` says something of late gathers, and those of `{region.name}` are not late",
+                        region.arguments[name].span,
+                        help="write `gather: late`, or leave it out",
+                    )
         elif number or not leads:
-            raise error("IL210", f"gathers of `{region.name}` cannot come late", region.arguments["gather"].span,
-                        help="late gathers lead from a Replicated region, the first of the cut, to one Sharded skeleton; leave `gather` out")
+            raise error(
+                "IL210",
+                f"gathers of `{region.name}` cannot come late",
+                region.arguments["gather"].span,
+                help="late gathers lead from a Replicated region, the first of the cut, to one Sharded skeleton; leave `gather` out",
+            )
         else:
             asked = region, word["post"]
     if asked is None:
@@ -57,7 +65,12 @@ def _word(argument: ast.Argument | None, name: str) -> str:
         return known[0]
     text = argument.value.text if isinstance(argument.value, ast.Word) else ""
     if text not in known:
-        raise error("IL210", f"`{name}` is `{known[0]}` or `{known[1]}`", argument.value.span, help=nearest(text, known) or "correct it, or leave it out")
+        raise error(
+            "IL210",
+            f"`{name}` is `{known[0]}` or `{known[1]}`",
+            argument.value.span,
+            help=nearest(text, known) or "correct it, or leave it out",
+        )
     return text
 
 
@@ -87,8 +100,17 @@ def write(program: Program, late: Late, place: Span | None = None) -> Program:
     if place is None:
         return written
     o = written.order
-    added = (o.at < 0) & np.isin(o.kind, [int(k) for k in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)])
-    return written.with_order(replace(o, at=np.where(added, place.at, o.at), width=np.where(added, place.width, o.width).astype(o.width.dtype)))
+    added = (o.at < 0) & np.isin(
+        o.kind,
+        [int(k) for k in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)],
+    )
+    return written.with_order(
+        replace(
+            o,
+            at=np.where(added, place.at, o.at),
+            width=np.where(added, place.width, o.width).astype(o.width.dtype),
+        )
+    )
 
 
 def _around(program: Program) -> Times:
@@ -104,7 +126,10 @@ def _around(program: Program) -> Times:
         last[a:b] = np.logical_and.accumulate(last[a:b][::-1])[::-1]
     rest = ~(first | last)
     kept = np.concatenate([[0], np.cumsum(rest)])
-    columns = {c: getattr(o, c)[rest] for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")}
+    columns = {
+        c: getattr(o, c)[rest]
+        for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")
+    }
     facts = Facts(program.with_order(Order(kept[o.start].astype(np.int64), **columns)))
     times = compute_times(facts)
     stuck = tuple(int(np.flatnonzero(rest)[i]) if i >= 0 else -1 for i in times.stuck)

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..language import ast
-from ..language.diagnostics import error
-from ..language.source import Span
-from .expr import evaluate, holds
-from .model import LAYER_LIMIT
-from .names import list_of, listed, nearest
-from .skeleton import Budget, Interpreter
+from interlock.algebra.expr import evaluate, holds
+from interlock.algebra.model import LAYER_LIMIT
+from interlock.algebra.names import list_of, listed, nearest
+from interlock.algebra.skeleton import Budget, Interpreter
+from interlock.language import ast
+from interlock.text.diagnostics import error
+from interlock.text.source import Span
 
 # arguments that are not parameters of the skeleton: they say how the region is laid out
-LAYOUT_ARGUMENTS = {"sharded": ("partition",), "replicated": ("owner", "place", "gather", "post", "gather_on", "scatter_on")}
+LAYOUT_ARGUMENTS = {
+    "sharded": ("partition",),
+    "replicated": ("owner", "place", "gather", "post", "gather_on", "scatter_on"),
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,12 @@ def arguments_of(region: ast.Region, skeleton: ast.Skeleton) -> dict[str, ast.Ar
     for argument in region.arguments:
         if argument.name is None:
             if not free:
-                raise error("IL210", f"skeleton `{skeleton.name}` takes no further argument by its place", argument.span,
-                            help=f"name it; known arguments: {list_of(allowed)}")
+                raise error(
+                    "IL210",
+                    f"skeleton `{skeleton.name}` takes no further argument by its place",
+                    argument.span,
+                    help=f"name it; known arguments: {list_of(allowed)}",
+                )
             name = free.pop(0)
         else:
             name = argument.name.text
@@ -67,7 +74,9 @@ def arguments_of(region: ast.Region, skeleton: ast.Skeleton) -> dict[str, ast.Ar
             if name in free:
                 free.remove(name)
         if name in out:
-            raise error("IL210", f"argument `{name}` is given twice", argument.span, help="delete one of them")
+            raise error(
+                "IL210", f"argument `{name}` is given twice", argument.span, help="delete one of them"
+            )
         out[name] = argument
     return out
 
@@ -92,19 +101,31 @@ def chunks_asked(skeleton: ast.Skeleton, arguments: dict[str, ast.Argument]) -> 
     if "chunks" in arguments:
         value = integer(arguments["chunks"])
         if value < 1:
-            raise error("IL207", f"`chunks` is {value}", arguments["chunks"].span, help="a rank has 1 chunk or more")
+            raise error(
+                "IL207", f"`chunks` is {value}", arguments["chunks"].span, help="a rank has 1 chunk or more"
+            )
         return value
     if isinstance(skeleton.chunks, ast.Int):
         return skeleton.chunks.value
     return 1
 
 
-def instantiate(skeleton: ast.Skeleton, ranks: int, microbatches: int, chunks: int, arguments: dict[str, ast.Argument],
-                span: Span) -> Instance:
+def instantiate(
+    skeleton: ast.Skeleton,
+    ranks: int,
+    microbatches: int,
+    chunks: int,
+    arguments: dict[str, ast.Argument],
+    span: Span,
+) -> Instance:
     """Raises IL204 (a place map that misses a stage), IL205 (stages beyond all models), IL207 (`where`), IL210 (a parameter without a value)."""
     if len(skeleton.parameters) < 2:
-        raise error("IL210", f"skeleton `{skeleton.name}` has {len(skeleton.parameters)} parameters", skeleton.name.span,
-                    help="the first two are the numbers of ranks and of microbatches: `(P, M)`")
+        raise error(
+            "IL210",
+            f"skeleton `{skeleton.name}` has {len(skeleton.parameters)} parameters",
+            skeleton.name.span,
+            help="the first two are the numbers of ranks and of microbatches: `(P, M)`",
+        )
     first, second, *own = [p.text for p in skeleton.parameters]
     values = {first: ranks, second: microbatches}
     chunk = chunk_parameter(skeleton)
@@ -114,18 +135,40 @@ def instantiate(skeleton: ast.Skeleton, ranks: int, microbatches: int, chunks: i
         elif name in arguments:
             values[name] = integer(arguments[name])
         else:
-            raise error("IL210", f"skeleton `{skeleton.name}` needs a value for `{name}`", span, help=f"write `{skeleton.name}({name}: ..)`")
+            raise error(
+                "IL210",
+                f"skeleton `{skeleton.name}` needs a value for `{name}`",
+                span,
+                help=f"write `{skeleton.name}({name}: ..)`",
+            )
     if skeleton.chunks is not None:
         chunks = evaluate(skeleton.chunks, values)
         if chunks < 1:
-            raise error("IL207", f"skeleton `{skeleton.name}` has {chunks} chunks here", span, help="a rank has 1 chunk or more")
+            raise error(
+                "IL207",
+                f"skeleton `{skeleton.name}` has {chunks} chunks here",
+                span,
+                help="a rank has 1 chunk or more",
+            )
     if chunks * ranks > LAYER_LIMIT:
-        raise error("IL205", f"{chunks:,} chunks on each of {ranks:,} ranks are more stages than a model has layers", span,
-                    help=f"a model has at most {LAYER_LIMIT:,} layers")
+        raise error(
+            "IL205",
+            f"{chunks:,} chunks on each of {ranks:,} ranks are more stages than a model has layers",
+            span,
+            help=f"a model has at most {LAYER_LIMIT:,} layers",
+        )
     if skeleton.where is not None and not holds(skeleton.where, values):
-        raise error("IL207", f"skeleton `{skeleton.name}` does not exist for {listed(f'{k} = {v}' for k, v in values.items())}", span,
-                    help=f"its `where` asks for: {_show(skeleton.where)}")
-    stage = _layout(skeleton, ranks, chunks, values) if skeleton.layout == "sharded" else np.zeros((ranks, 1), dtype=np.int64)
+        raise error(
+            "IL207",
+            f"skeleton `{skeleton.name}` does not exist for {listed(f'{k} = {v}' for k, v in values.items())}",
+            span,
+            help=f"its `where` asks for: {_show(skeleton.where)}",
+        )
+    stage = (
+        _layout(skeleton, ranks, chunks, values)
+        if skeleton.layout == "sharded"
+        else np.zeros((ranks, 1), dtype=np.int64)
+    )
     return Instance(skeleton, ranks, microbatches, chunks, values, stage)
 
 
@@ -144,11 +187,20 @@ def _layout(skeleton: ast.Skeleton, ranks: int, chunks: int, values: dict[str, i
             found = np.bincount(np.clip(stage.ravel(), -1, stage.size) + 1, minlength=stage.size + 2)[1:-1]
             if (found != 1).any():
                 s = int(np.argmax(found != 1))
-                raise error("IL204", f"the place map of skeleton `{skeleton.name}` gives stage {s} {'to no rank' if found[s] == 0 else 'twice'}",
-                            skeleton.place.span, f"with {listed(f'{k} = {v}' for k, v in values.items())}",
-                            f"stages 0..{stage.size - 1} must each come once")
+                raise error(
+                    "IL204",
+                    f"the place map of skeleton `{skeleton.name}` gives stage {s} {'to no rank' if found[s] == 0 else 'twice'}",
+                    skeleton.place.span,
+                    f"with {listed(f'{k} = {v}' for k, v in values.items())}",
+                    f"stages 0..{stage.size - 1} must each come once",
+                )
             return stage
-    raise error("IL203", f"no placement is called `{skeleton.place}`", skeleton.place.span, help="known placements: `loop`, `vee`, `map(r, c) = ..`")
+    raise error(
+        "IL203",
+        f"no placement is called `{skeleton.place}`",
+        skeleton.place.span,
+        help="known placements: `loop`, `vee`, `map(r, c) = ..`",
+    )
 
 
 def _show(node) -> str:
@@ -166,6 +218,10 @@ def _show(node) -> str:
         case ast.Binary(operator=o, left=a, right=b) if o in ("*", "div", "mod"):
             wrap = lambda x: f"({_show(x)})" if isinstance(x, ast.Binary) and x.operator in "+-" else _show(x)
             return f"{wrap(a)} {o} {wrap(b)}" if o != "*" else f"{wrap(a)}*{wrap(b)}"
-        case ast.Binary(operator=o, left=a, right=b) | ast.Compare(operator=o, left=a, right=b) | ast.Logic(operator=o, left=a, right=b):
+        case (
+            ast.Binary(operator=o, left=a, right=b)
+            | ast.Compare(operator=o, left=a, right=b)
+            | ast.Logic(operator=o, left=a, right=b)
+        ):
             return f"{_show(a)} {o} {_show(b)}"
     return "?"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from .. import resources
-from ..language import ast
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.parse import LARGEST_FILE, parse
-from ..language.source import Sources
-from ..profile import read as profiles
-from ..profile.data import Profile
-from .names import list_of, nearest
+from interlock.algebra.names import list_of, nearest
+from interlock.language import ast
+from interlock.language.parse import LARGEST_FILE, parse
+from interlock.profile import read as profiles
+from interlock.profile.data import Profile
+from interlock.text import resources
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Sources
 
-STDIN = "stdin.sched"                            # the name of standard input where the command line gives none
+STDIN = "stdin.sched"  # the name of standard input where the command line gives none
 
 
 class Library:
@@ -38,8 +38,13 @@ class Library:
             found = self._read_standard(name.text)
         if found is None:
             names = self.names()
-            raise error("IL203", f"no skeleton is called `{name}`", name.span, "unknown",
-                        " ".join(filter(None, (nearest(name.text, names), f"known skeletons: {list_of(names)}"))))
+            raise error(
+                "IL203",
+                f"no skeleton is called `{name}`",
+                name.span,
+                "unknown",
+                " ".join(filter(None, (nearest(name.text, names), f"known skeletons: {list_of(names)}"))),
+            )
         return found
 
     def names(self) -> list[str]:
@@ -49,14 +54,22 @@ class Library:
         """The profile that `model "PATH"` names, from the folder of the file. Raises IL107 where it cannot be read, and what its reader raises."""
         shown = model.profile if len(model.profile) <= 80 else model.profile[:77] + "..."
         if self._name == STDIN and not os.path.exists(STDIN):
-            raise error("IL107", f"standard input lies in no folder that `{shown}` could be taken from", model.span,
-                        help="say which file it is: `--stdin-filename schedules/vlm.sched`")
+            raise error(
+                "IL107",
+                f"standard input lies in no folder that `{shown}` could be taken from",
+                model.span,
+                help="say which file it is: `--stdin-filename schedules/vlm.sched`",
+            )
         path = os.path.normpath(os.path.join(os.path.dirname(self._name), model.profile))
         if path not in self._profiles:
             text, reason = _text(path, profiles.MOST_BYTES)
             if reason:
-                raise error("IL107", f"cannot read the profile `{shown}`: {reason}", model.span,
-                            help="the path is taken from the folder of the schedule; `interlock profile MODULE` writes a profile")
+                raise error(
+                    "IL107",
+                    f"cannot read the profile `{shown}`: {reason}",
+                    model.span,
+                    help="the path is taken from the folder of the schedule; `interlock profile MODULE` writes a profile",
+                )
             self._profiles[path] = profiles.read(self._sources.add(path, text))
         return self._profiles[path]
 
@@ -76,9 +89,16 @@ class Library:
             path = os.path.normpath(os.path.join(os.path.dirname(name), use.path))
             identity = _identity(path)
             if identity in chain:
-                circle = " -> ".join([os.path.basename(p) for p in chain[chain.index(identity):]] + [os.path.basename(path)])
-                raise error("IL208", f"the files use each other in a circle: {circle}", use.span, "closes the circle",
-                            "move the skeletons that both need to a file of their own")
+                circle = " -> ".join(
+                    [os.path.basename(p) for p in chain[chain.index(identity) :]] + [os.path.basename(path)]
+                )
+                raise error(
+                    "IL208",
+                    f"the files use each other in a circle: {circle}",
+                    use.span,
+                    "closes the circle",
+                    "move the skeletons that both need to a file of their own",
+                )
             if identity in seen:
                 continue
             seen.add(identity)
@@ -88,14 +108,25 @@ class Library:
         text, reason = _text(path, LARGEST_FILE)
         if reason:
             shown = use.path if len(use.path) <= 80 else use.path[:77] + "..."
-            raise error("IL203", f"cannot read `{shown}`: {reason}", use.span, help="the path is taken from the folder of the file that uses it")
+            raise error(
+                "IL203",
+                f"cannot read `{shown}`: {reason}",
+                use.span,
+                help="the path is taken from the folder of the file that uses it",
+            )
         return parse(self._sources.add(path, text))
 
     def _add(self, skeleton: ast.Skeleton) -> None:
         other = self._known.setdefault(skeleton.name.text, skeleton)
         if other is not skeleton:
-            raise InputError(Diagnostic("IL103", f"two skeletons are called `{skeleton.name}`", (
-                Label(skeleton.name.span, "this one"), Label(other.name.span, "and this one")), "rename one of them"))
+            raise InputError(
+                Diagnostic(
+                    "IL103",
+                    f"two skeletons are called `{skeleton.name}`",
+                    (Label(skeleton.name.span, "this one"), Label(other.name.span, "and this one")),
+                    "rename one of them",
+                )
+            )
 
 
 def standard_names() -> list[str]:
@@ -106,7 +137,7 @@ def _text(path: str, limit: int) -> tuple[str, str]:
     """The text of a file, and why it cannot be read, "" if it can."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            return "", "it is no file"                   # a device or a pipe may have no end
+            return "", "it is no file"  # a device or a pipe may have no end
         with open(path, "rb") as f:
             data = f.read(limit + 1)
         if len(data) > limit:
@@ -114,7 +145,7 @@ def _text(path: str, limit: int) -> tuple[str, str]:
         return data.decode("utf-8-sig"), ""
     except (OSError, UnicodeDecodeError) as e:
         return "", e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-    except ValueError as e:                              # a NUL in the name
+    except ValueError as e:  # a NUL in the name
         return "", str(e)
 
 

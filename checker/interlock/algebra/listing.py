@@ -10,14 +10,16 @@ import heapq
 
 import numpy as np
 
-from ..program.footprint import Footprint
-from ..program.ir import Kind, Stage
-from .skeleton import Budget, too_many
+from interlock.algebra.skeleton import Budget, too_many
+from interlock.program.footprint import Footprint
+from interlock.program.ir import Kind, Stage
 
-LIMIT = 4_000_000                                # of operations: they are scheduled one by one
+LIMIT = 4_000_000  # of operations: they are scheduled one by one
 
 
-def list_schedule(ranks: int, microbatches: int, stages: tuple[Stage, ...], footprint: Footprint, budget: Budget, span) -> list[np.ndarray]:
+def list_schedule(
+    ranks: int, microbatches: int, stages: tuple[Stage, ...], footprint: Footprint, budget: Budget, span
+) -> list[np.ndarray]:
     """For each rank its operations in order, columns [kind, stage, mb]. The model is fully trained: every stage on a path runs F and B."""
     paths = [np.flatnonzero(on).tolist() for on in footprint.on_path]
     of = footprint.of.tolist()
@@ -32,7 +34,7 @@ def list_schedule(ranks: int, microbatches: int, stages: tuple[Stage, ...], foot
 
     # an operation is (forward?, microbatch, -stage): the tuple's order is the priority
     ready: list[list[tuple[int, int, int]]] = [[] for _ in range(ranks)]
-    position = [0] * microbatches                 # steps done of m's chain: forwards along the path, then backwards
+    position = [0] * microbatches  # steps done of m's chain: forwards along the path, then backwards
     rows: list[list[tuple[int, int, int]]] = [[] for _ in range(ranks)]
 
     def release(m: int) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..language import ast
-from ..language.diagnostics import error
-from ..program.ir import Memory, Size
-from .names import indices
+from interlock.algebra.names import indices
+from interlock.language import ast
+from interlock.program.ir import Memory, Size
+from interlock.text.diagnostics import error
 
 BYTES_OF_A_PARAMETER = 2
 
@@ -33,11 +33,23 @@ def hardware(schedule: ast.Schedule, ranks: int) -> Hardware:
     """Raises IL204 for a rank that does not exist."""
     for link in schedule.links:
         if link.ranks is not None and (max(link.ranks) >= ranks or link.ranks[0] == link.ranks[1]):
-            raise error("IL204", f"there is no link {link.ranks[0]}-{link.ranks[1]}: a link joins two of the ranks 0..{ranks - 1}", link.span)
+            raise error(
+                "IL204",
+                f"there is no link {link.ranks[0]}-{link.ranks[1]}: a link joins two of the ranks 0..{ranks - 1}",
+                link.span,
+            )
     lines = schedule.device.speeds if schedule.device else ()
-    speeds = _of_ranks(lines, ranks, Fraction(1), lambda s: Fraction(s.factor.value, s.factor.scale)) if lines else ()
+    speeds = (
+        _of_ranks(lines, ranks, Fraction(1), lambda s: Fraction(s.factor.value, s.factor.scale))
+        if lines
+        else ()
+    )
     node = schedule.memory
-    gradient = _per_weight_byte(replace(node.gradient, shards=None), node.weights) if node and node.gradient else Fraction(1)
+    gradient = (
+        _per_weight_byte(replace(node.gradient, shards=None), node.weights)
+        if node and node.gradient
+        else Fraction(1)
+    )
     return Hardware(schedule.links, schedule.device, schedule.replicas, speeds, gradient)
 
 
@@ -45,10 +57,16 @@ def memory(node: ast.MemoryBlock | None, ranks: int) -> Memory | None:
     """Raises IL204 for a rank that does not exist."""
     if node is None:
         return None
-    state = [_per_weight_byte(share, node.weights) for share in (node.master, node.optimizer) if share is not None]
+    state = [
+        _per_weight_byte(share, node.weights) for share in (node.master, node.optimizer) if share is not None
+    ]
     gradient = _per_weight_byte(node.gradient, node.weights) if node.gradient is not None else Fraction(1)
     ratio = lambda fraction: (fraction.numerator, fraction.denominator)
-    return Memory(_of_ranks(node.capacities, ranks, None, lambda c: c.size.value), ratio(gradient), ratio(sum(state, Fraction(0))))
+    return Memory(
+        _of_ranks(node.capacities, ranks, None, lambda c: c.size.value),
+        ratio(gradient),
+        ratio(sum(state, Fraction(0))),
+    )
 
 
 def _of_ranks(lines, ranks: int, default, value: Callable) -> tuple:
@@ -67,7 +85,9 @@ def bytes_per_parameter(weights: ast.Share | None) -> int:
 def _per_weight_byte(share: ast.Share, weights: ast.Share | None) -> Fraction:
     """Bytes that a rank holds for each byte of weights."""
     unit = bytes_per_parameter(weights) if share.unit == "parameter" else 1
-    return Fraction(share.amount.value, share.amount.scale * unit * (share.shards.value if share.shards else 1))
+    return Fraction(
+        share.amount.value, share.amount.scale * unit * (share.shards.value if share.shards else 1)
+    )
 
 
 def logits_of(share: ast.Share, vocabulary: int, tokens: Size) -> Size:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Sequence
 
-from ..language import ast
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.source import Span
-from ..language.units import LARGEST
-from ..program.ir import Layer, Size
-from .machine import bytes_per_parameter, logits_of
-from .names import list_of, listed, nearest
+from interlock.algebra.machine import bytes_per_parameter, logits_of
+from interlock.algebra.names import list_of, listed, nearest
+from interlock.language import ast
+from interlock.program.ir import Layer, Size
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.quantities import LARGEST
+from interlock.text.source import Span
 
 LAYER_LIMIT = 100_000
 _SIZES = ("activation", "until_weight", "output", "workspace")
@@ -30,7 +30,11 @@ class Times:
 
     def all_of_it(self) -> Size | None:
         """F, I and W together, or F and B; None if a part is missing."""
-        back = [self.backward_input, self.backward_weight] if self.backward_input and self.backward_weight else [self.backward]
+        back = (
+            [self.backward_input, self.backward_weight]
+            if self.backward_input and self.backward_weight
+            else [self.backward]
+        )
         parts = [self.forward, *back]
         if any(p is None for p in parts):
             return None
@@ -52,16 +56,25 @@ class Chain:
     def resolve(self, ref: ast.LayerRef) -> Sequence[int]:
         """The layers a reference means, ascending. Raises IL107."""
         if ref.group.text not in self.groups:
-            raise error("IL107", f"no layer group is called `{ref.group}`", ref.group.span, "unknown",
-                        nearest(ref.group.text, self.groups) or f"known groups: {list_of(self.groups)}")
+            raise error(
+                "IL107",
+                f"no layer group is called `{ref.group}`",
+                ref.group.span,
+                "unknown",
+                nearest(ref.group.text, self.groups) or f"known groups: {list_of(self.groups)}",
+            )
         layers = self.groups[ref.group.text]
         if ref.range is None:
             return layers
         if ref.range.first > ref.range.last or ref.range.last >= len(layers):
             count = len(layers)
-            raise error("IL107", f"`{ref.group}` has {count} layer{'s' * (count != 1)}, no `{_shown(ref.range)}`", ref.range.span,
-                        help=f"its layers are 0..{count - 1}")
-        return layers[ref.range.first:ref.range.last + 1]
+            raise error(
+                "IL107",
+                f"`{ref.group}` has {count} layer{'s' * (count != 1)}, no `{_shown(ref.range)}`",
+                ref.range.span,
+                help=f"its layers are 0..{count - 1}",
+            )
+        return layers[ref.range.first : ref.range.last + 1]
 
     @property
     def modalities(self) -> list[str]:
@@ -84,8 +97,14 @@ def build(model: ast.Model, device: ast.Device | None = None, memory: ast.Memory
 
     def declare(name: ast.Word, first: int) -> None:
         if name.text in named:
-            raise InputError(Diagnostic("IL103", f"two layer groups are called `{name}`", (
-                Label(name.span, "this one"), Label(named[name.text], "and this one")), "rename one of them"))
+            raise InputError(
+                Diagnostic(
+                    "IL103",
+                    f"two layer groups are called `{name}`",
+                    (Label(name.span, "this one"), Label(named[name.text], "and this one")),
+                    "rename one of them",
+                )
+            )
         groups[name.text] = range(first, len(layers))
         named[name.text] = name.span
 
@@ -116,15 +135,24 @@ def build(model: ast.Model, device: ast.Device | None = None, memory: ast.Memory
     if not layers:
         raise error("IL201", "the model has no layer", model.span, help="add `layer NAME { .. }`")
     if memory is not None and memory.logits is not None and all(l == Size() for l in logits):
-        raise error("IL101", "no layer has a `vocabulary` that `logits` could count", memory.logits.span, help="write `vocabulary 131072  tokens 4096` in the head's layer")
+        raise error(
+            "IL101",
+            "no layer has a `vocabulary` that `logits` could count",
+            memory.logits.span,
+            help="write `vocabulary 131072  tokens 4096` in the head's layer",
+        )
     chain = Chain(tuple(layers), tuple(times), tuple(spans), groups, logits=tuple(logits))
     glued: dict[int, Span] = {}
     for item in model.items:
         if isinstance(item, ast.Attach):
             a, b = sorted((chain.resolve(item.layer), chain.resolve(item.to)), key=lambda layers: layers[0])
             if a[-1] + 1 != b[0]:
-                raise error("IL201", f"`{item.layer.group}` and `{item.to.group}` are no neighbours in the chain", item.span,
-                            help="`attach` glues the border between two layers that follow one another")
+                raise error(
+                    "IL201",
+                    f"`{item.layer.group}` and `{item.to.group}` are no neighbours in the chain",
+                    item.span,
+                    help="`attach` glues the border between two layers that follow one another",
+                )
             glued[b[0]] = item.span
     return replace(chain, glued=glued)
 
@@ -134,18 +162,32 @@ def _pattern(item: ast.Pattern, kinds: dict[str, ast.Layers], add, at: int) -> d
     described: dict[str, tuple[str, tuple[ast.Property, ...]]] = {}
     for kind in item.kinds:
         if kind.letter in described:
-            raise error("IL103", f"the letter `{kind.letter}` is described twice", kind.span, help="delete one of the two lines")
+            raise error(
+                "IL103",
+                f"the letter `{kind.letter}` is described twice",
+                kind.span,
+                help="delete one of the two lines",
+            )
         properties = kind.properties
         if not properties and kind.kind.text in kinds:
             properties = kinds[kind.kind.text].properties
         elif not properties and kinds:
-            raise error("IL107", f"no kind of layer is called `{kind.kind}`", kind.kind.span,
-                        help=nearest(kind.kind.text, kinds) or f"known kinds: {list_of(kinds)}")
+            raise error(
+                "IL107",
+                f"no kind of layer is called `{kind.kind}`",
+                kind.kind.span,
+                help=nearest(kind.kind.text, kinds) or f"known kinds: {list_of(kinds)}",
+            )
         described[kind.letter] = (kind.kind.text, properties)
     unknown = sorted(set(item.text) - set(described))
     if unknown:
-        raise error("IL107", f"the pattern's letter{'s' * (len(unknown) > 1)} {listed(map('`{}`'.format, unknown))} "
-                    f"{'are' if len(unknown) > 1 else 'is'} not described", item.span, help=f'write `"{unknown[0]}" = NAME {{ .. }}` in the pattern')
+        raise error(
+            "IL107",
+            f"the pattern's letter{'s' * (len(unknown) > 1)} {listed(map('`{}`'.format, unknown))} "
+            f"{'are' if len(unknown) > 1 else 'is'} not described",
+            item.span,
+            help=f'write `"{unknown[0]}" = NAME {{ .. }}` in the pattern',
+        )
     members: dict[str, list[int]] = {}
     for l, letter in enumerate(item.text, at):
         name, properties = described[letter]
@@ -168,7 +210,9 @@ def _logits(properties: tuple[ast.Property, ...], memory: ast.MemoryBlock | None
     return logits_of(memory.logits, found["vocabulary"].value, _size(found["tokens"]))
 
 
-def _layer(name: str, properties: tuple[ast.Property, ...], logits: Size, memory: ast.MemoryBlock | None, span: Span) -> Layer:
+def _layer(
+    name: str, properties: tuple[ast.Property, ...], logits: Size, memory: ast.MemoryBlock | None, span: Span
+) -> Layer:
     """`parameters` become weights, logits a part of the activation. Raises IL104."""
     found = {p.name: p for p in properties}
     size = {k: _size(found[k].value) for k in _SIZES if k in found}
@@ -180,7 +224,12 @@ def _layer(name: str, properties: tuple[ast.Property, ...], logits: Size, memory
     if "parameters" in found:
         weights = found["parameters"].value.value * bytes_per_parameter(memory.weights if memory else None)
     if max([weights, *(n for s in size.values() for n in (s.fixed, s.per_image))]) > LARGEST:
-        raise error("IL104", f"layer `{name}` has more than 2^53 bytes of weights or logits", span, help="count what one rank holds")
+        raise error(
+            "IL104",
+            f"layer `{name}` has more than 2^53 bytes of weights or logits",
+            span,
+            help="count what one rank holds",
+        )
     return Layer(name, "frozen" not in found, modality, weights, **size, recompute="recompute" in found)
 
 
@@ -189,13 +238,21 @@ def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> T
     times = Times(**found)
     if times.forward is None and device is not None and (times.flops or times.hbm_bytes):
         once = _roofline(times, device)
-        halves = {} if times.backward else {"backward_input": times.backward_input or once, "backward_weight": times.backward_weight or once}
+        halves = (
+            {}
+            if times.backward
+            else {
+                "backward_input": times.backward_input or once,
+                "backward_weight": times.backward_weight or once,
+            }
+        )
         times = replace(times, forward=once, **halves)
     return times
 
 
 def _roofline(times: Times, device: ast.Device) -> Size | None:
     """max(flops / peak_flops, hbm_bytes / hbm_bandwidth), rounded up to a nanosecond; each half of the backward likewise."""
+
     def part(pick) -> int:
         work, moved = (pick(s) if s is not None else 0 for s in (times.flops, times.hbm_bytes))
         out = 0
@@ -203,4 +260,5 @@ def _roofline(times: Times, device: ast.Device) -> Size | None:
             if rate is not None and rate.value > 0:
                 out = max(out, -(-amount * 10**9 // rate.value))
         return out
+
     return Size(part(lambda s: s.fixed), part(lambda s: s.per_image))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Iterable
 
-from ..language import ast
-from ..language.diagnostics import error
+from interlock.language import ast
+from interlock.text.diagnostics import error
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
@@ -33,6 +33,12 @@ def indices(ranges: Iterable[ast.IndexRange], end: int, what: str, code: str) ->
     for r in ranges:
         if r.last >= end or r.first > r.last:
             have = f"the {what}s are 0..{end - 1}" if end > 1 else f"the only {what} is 0"
-            raise error(code, f"there is no {what} {max(r.last, r.first)}: {have}" if r.last >= end else f"the range {r.first}..{r.last} is empty", r.span)
+            raise error(
+                code,
+                f"there is no {what} {max(r.last, r.first)}: {have}"
+                if r.last >= end
+                else f"the range {r.first}..{r.last} is empty",
+                r.span,
+            )
         out += range(r.first, r.last + 1)
     return out

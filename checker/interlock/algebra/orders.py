@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Sequence
 
 import numpy as np
 
-from ..language import ast
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.expand import expand
-from ..language.source import Span
-from ..program.ir import COLUMNS, WITH_MICROBATCH, WITH_STAGE, Communicator, Kind, Layer, Order, Program, Stage
-from .model import LAYER_LIMIT, Chain
-from .names import indices
-from .partition import even
-from .setting import MICROBATCH_LIMIT, RANK_LIMIT, comm_number
+from interlock.algebra.model import LAYER_LIMIT, Chain
+from interlock.algebra.names import indices
+from interlock.algebra.partition import even
+from interlock.algebra.setting import MICROBATCH_LIMIT, RANK_LIMIT, comm_number
+from interlock.language import ast
+from interlock.language.expand import expand
+from interlock.program.ir import (
+    COLUMNS,
+    WITH_MICROBATCH,
+    WITH_STAGE,
+    Communicator,
+    Kind,
+    Layer,
+    Order,
+    Program,
+    Stage,
+)
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Span
 
 _TIED = Kind.REDUCE_TIE
 _COLUMNS = (*COLUMNS, "at", "width")
@@ -31,9 +41,15 @@ class Lister:
         for line in order.ranks:
             other = self.ranks.setdefault(line.rank.value, line)
             if other is not line:
-                raise InputError(Diagnostic("IL204", f"rank {line.rank.value} is listed twice", (
-                    Label(line.rank.span, "here"), Label(other.rank.span, "and here")), "put its operations into one line"))
-        self.where: dict[int, tuple[int, Span]] = {}            # stage -> rank and place where it is listed first
+                raise InputError(
+                    Diagnostic(
+                        "IL204",
+                        f"rank {line.rank.value} is listed twice",
+                        (Label(line.rank.span, "here"), Label(other.rank.span, "and here")),
+                        "put its operations into one line",
+                    )
+                )
+        self.where: dict[int, tuple[int, Span]] = {}  # stage -> rank and place where it is listed first
         self.last_microbatch: tuple[int, Span | None] = (-1, None)
         for r in sorted(self.ranks):
             for op in self.operations(r):
@@ -67,33 +83,59 @@ def sizes(schedule: ast.Schedule, lister: Lister) -> tuple[int, int]:
     ranks = schedule.ranks.value if schedule.ranks is not None else last + 1
     for r, line in lister.ranks.items():
         if r >= ranks:
-            raise error("IL204", f"there is no rank {r}: the ranks are 0..{ranks - 1}", line.rank.span, help=f"write `ranks {r + 1}`, or correct the number")
+            raise error(
+                "IL204",
+                f"there is no rank {r}: the ranks are 0..{ranks - 1}",
+                line.rank.span,
+                help=f"write `ranks {r + 1}`, or correct the number",
+            )
     if ranks > RANK_LIMIT:
-        raise error("IL104", f"{ranks:,} ranks are too many", schedule.ranks.span if schedule.ranks else lister.ranks[last].rank.span,
-                    help=f"the most is {RANK_LIMIT:,}")
+        raise error(
+            "IL104",
+            f"{ranks:,} ranks are too many",
+            schedule.ranks.span if schedule.ranks else lister.ranks[last].rank.span,
+            help=f"the most is {RANK_LIMIT:,}",
+        )
     mb, span = lister.last_microbatch
     microbatches = schedule.microbatches.value if schedule.microbatches is not None else max(mb + 1, 1)
     if microbatches > MICROBATCH_LIMIT:
-        raise error("IL104", f"{microbatches:,} microbatches are too many", schedule.microbatches.span if schedule.microbatches else span,
-                    help=f"the most is {MICROBATCH_LIMIT:,}")
+        raise error(
+            "IL104",
+            f"{microbatches:,} microbatches are too many",
+            schedule.microbatches.span if schedule.microbatches else span,
+            help=f"the most is {MICROBATCH_LIMIT:,}",
+        )
     return ranks, microbatches
 
 
-def placed(schedule: ast.Schedule, lister: Lister, ranks: int, microbatches: int) -> list[tuple[int | None, tuple[int, ...] | None]]:
+def placed(
+    schedule: ast.Schedule, lister: Lister, ranks: int, microbatches: int
+) -> list[tuple[int | None, tuple[int, ...] | None]]:
     """(rank, owner) of each stage: by `place`, else where the order lists it first. Raises IL204, IL209."""
     if schedule.place is None:
         count = len(lister.where)
         if missing := [s for s in range(count) if s not in lister.where]:
             top = max(lister.where)
-            raise error("IL204", f"stage {missing[0]} is listed on no rank", lister.where[top][1], f"there is a stage {top}",
-                        "number the stages from 0, without gaps, or write a `place` block")
+            raise error(
+                "IL204",
+                f"stage {missing[0]} is listed on no rank",
+                lister.where[top][1],
+                f"there is a stage {top}",
+                "number the stages from 0, without gaps, or write a `place` block",
+            )
         return [(lister.where[s][0], None) for s in range(count)]
     at: dict[int, tuple[tuple[int | None, tuple[int, ...] | None], Span]] = {}
 
     def put(stage: int, place, span: Span) -> None:
         if stage in at:
-            raise InputError(Diagnostic("IL204", f"stage {stage} is placed twice", (Label(span, "here"), Label(at[stage][1], "and here")),
-                                        "a stage lies on one rank; one that lies on all of them is written `replicated 0: owner [..]`"))
+            raise InputError(
+                Diagnostic(
+                    "IL204",
+                    f"stage {stage} is placed twice",
+                    (Label(span, "here"), Label(at[stage][1], "and here")),
+                    "a stage lies on one rank; one that lies on all of them is written `replicated 0: owner [..]`",
+                )
+            )
         at[stage] = (place, span)
 
     for line in schedule.place.lines:
@@ -101,25 +143,46 @@ def placed(schedule: ast.Schedule, lister: Lister, ranks: int, microbatches: int
             put(line.stage.value, (None, _owner(line, ranks, microbatches)), line.span)
             continue
         if line.rank.value >= ranks:
-            raise error("IL204", f"there is no rank {line.rank.value}: the ranks are 0..{ranks - 1}", line.rank.span)
+            raise error(
+                "IL204", f"there is no rank {line.rank.value}: the ranks are 0..{ranks - 1}", line.rank.span
+            )
         for r in line.stages:
             if r.last >= LAYER_LIMIT:
-                raise error("IL104", f"a stage {r.last:,} is too much", r.span, help=f"a schedule has at most {LAYER_LIMIT:,} stages")
+                raise error(
+                    "IL104",
+                    f"a stage {r.last:,} is too much",
+                    r.span,
+                    help=f"a schedule has at most {LAYER_LIMIT:,} stages",
+                )
             for stage in indices([r], LAYER_LIMIT, "stage", "IL204"):
                 put(stage, (line.rank.value, None), r.span)
     missing = next(s for s in range(len(at) + 1) if s not in at)
     if missing < len(at):
-        raise error("IL204", f"stage {missing} is placed on no rank", schedule.place.span, "not placed here", "stages are numbered from 0, without gaps")
+        raise error(
+            "IL204",
+            f"stage {missing} is placed on no rank",
+            schedule.place.span,
+            "not placed here",
+            "stages are numbered from 0, without gaps",
+        )
     return [at[s][0] for s in range(len(at))]
 
 
 def _owner(line: ast.PlaceReplicated, ranks: int, microbatches: int) -> tuple[int, ...]:
     for m, r in enumerate(line.owner):
         if r.value >= ranks:
-            raise error("IL209", f"the owner of microbatch {m} is rank {r.value}, and the ranks are 0..{ranks - 1}", r.span)
+            raise error(
+                "IL209",
+                f"the owner of microbatch {m} is rank {r.value}, and the ranks are 0..{ranks - 1}",
+                r.span,
+            )
     if len(line.owner) != microbatches:
-        raise error("IL209", f"the owner map of stage {line.stage.value} has {len(line.owner)} entries for {microbatches} microbatches", line.span,
-                    help="give the rank of each microbatch, in order")
+        raise error(
+            "IL209",
+            f"the owner map of stage {line.stage.value} has {len(line.owner)} entries for {microbatches} microbatches",
+            line.span,
+            help="give the rank of each microbatch, in order",
+        )
     return tuple(r.value for r in line.owner)
 
 
@@ -133,7 +196,12 @@ def stages_of(places, chain: Chain | None, span: Span) -> tuple[tuple[Layer, ...
         borders = [l for l in range(len(layers)) if l not in chain.glued or l == 0] + [len(layers)]
         atoms = [b - a for a, b in zip(borders, borders[1:])]
         if len(atoms) < len(places):
-            raise error("IL205", f"the order has {len(places)} stages and the model {len(atoms)} layers", span, help="give the model more layers")
+            raise error(
+                "IL205",
+                f"the order has {len(places)} stages and the model {len(atoms)} layers",
+                span,
+                help="give the model more layers",
+            )
         counts = even(atoms, len(places)) if places else []
     stages, at = [], 0
     for count, (rank, owner) in zip(counts, places):
@@ -148,7 +216,7 @@ def fill(program: Program, lister: Lister, comms: Sequence[Communicator]) -> Pro
     tie_comm = {t.name: t.comm for t in program.ties}
     names: dict[str, int] = {name: i for i, name in enumerate(program.names)}
     comm_cache: dict[str | None, int] = {None: 0}
-    table = array("q")                          # rows of _COLUMNS, end to end
+    table = array("q")  # rows of _COLUMNS, end to end
     start, launch = [0], -1
 
     def one(op: ast.Op, launch: int) -> None:
@@ -159,7 +227,12 @@ def fill(program: Program, lister: Lister, comms: Sequence[Communicator]) -> Pro
         if kind is _TIED and op.comm is None:
             comm = tie_comm.get(op.name, 0)
         if op.peer >= program.ranks:
-            raise error("IL204", f"there is no rank {op.peer}: the ranks are 0..{program.ranks - 1}", op.span, help=f"write `ranks {op.peer + 1}`, or correct the number")
+            raise error(
+                "IL204",
+                f"there is no rank {op.peer}: the ranks are 0..{program.ranks - 1}",
+                op.span,
+                help=f"write `ranks {op.peer + 1}`, or correct the number",
+            )
         name = -1 if op.name is None else names.setdefault(op.name, len(names))
         table.extend((kind, op.stage, op.mb, op.peer, name, comm, launch, op.span.at, op.span.width))
 
@@ -172,7 +245,20 @@ def fill(program: Program, lister: Lister, comms: Sequence[Communicator]) -> Pro
                 for op in item.items:
                     one(op, launch)
         start.append(len(table) // len(_COLUMNS))
-    rows = np.frombuffer(table, dtype=np.int64).reshape(-1, len(_COLUMNS)) if table else np.empty((0, len(_COLUMNS)), dtype=np.int64)
-    columns = {c: rows[:, i].astype({"kind": np.uint8, "at": np.int64}.get(c, np.int32)) for i, c in enumerate(_COLUMNS)}
-    return replace(program, order=Order(np.array(start, dtype=np.int64), **columns), names=tuple(names), inserted=order.transfers == "inserted",
-                   reductions_inserted=order.reductions == "inserted", fragment=order.fragment or order.form == "trace")
+    rows = (
+        np.frombuffer(table, dtype=np.int64).reshape(-1, len(_COLUMNS))
+        if table
+        else np.empty((0, len(_COLUMNS)), dtype=np.int64)
+    )
+    columns = {
+        c: rows[:, i].astype({"kind": np.uint8, "at": np.int64}.get(c, np.int32))
+        for i, c in enumerate(_COLUMNS)
+    }
+    return replace(
+        program,
+        order=Order(np.array(start, dtype=np.int64), **columns),
+        names=tuple(names),
+        inserted=order.transfers == "inserted",
+        reductions_inserted=order.reductions == "inserted",
+        fragment=order.fragment or order.form == "trace",
+    )

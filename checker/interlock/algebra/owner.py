@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import heapq
-from typing import Sequence
+from collections.abc import Sequence
 
-from ..language import ast
-from ..language.diagnostics import InputError, error
-from .cut import Region
-from .names import nearest
+from interlock.algebra.cut import Region
+from interlock.algebra.names import nearest
+from interlock.language import ast
+from interlock.text.diagnostics import InputError, error
 
 WORDS = ("round_robin", "greedy", "balanced", "any")
 MEANT = "write `round_robin`, `greedy`, `balanced`, `any` or a list of ranks"
-SEARCH_LIMIT = 20_000                            # tries of the exact search before it gives up
+SEARCH_LIMIT = 20_000  # tries of the exact search before it gives up
 
 
-def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[int], slot: Sequence[int], stretched: bool,
-              deferred: bool = False) -> tuple[int, ...]:
+def owner_map(
+    region: Region,
+    ranks: int,
+    microbatches: int,
+    encode: Sequence[int],
+    slot: Sequence[int],
+    stretched: bool,
+    deferred: bool = False,
+) -> tuple[int, ...]:
     """owner[m]. `encode[m]` is the region's forward time in microbatch m (0: not on its path), `slot[r]` the warmup slot of rank r.
 
     `stretched`: the number of microbatches is not the one written, and a list is repeated. `deferred`: `balanced` is resolved once the order
@@ -24,7 +31,9 @@ def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[in
     """
     argument = region.arguments.get("owner")
     match argument.value if argument else None:
-        case None | ast.Word(text="round_robin" | "any"):         # any: this map stands for all of them (owners.py)
+        case (
+            None | ast.Word(text="round_robin" | "any")
+        ):  # any: this map stands for all of them (check/owner_maps.py)
             return tuple(m % ranks for m in range(microbatches))
         case ast.Word(text="greedy"):
             return greedy(encode, slot)
@@ -38,27 +47,46 @@ def owner_map(region: Region, ranks: int, microbatches: int, encode: Sequence[in
         case ast.ListValue(items=items):
             return _listed(items, region, argument, ranks, microbatches, stretched)
         case ast.Word(text=text):
-            raise error("IL209", f"no owner map is called `{text}`", argument.value.span,
-                        help=nearest(text, WORDS) or MEANT)
+            raise error(
+                "IL209",
+                f"no owner map is called `{text}`",
+                argument.value.span,
+                help=nearest(text, WORDS) or MEANT,
+            )
     raise error("IL209", "this is no owner map", argument.value.span, help=MEANT)
 
 
 def gave_up(argument: ast.Argument, tries: int) -> InputError:
-    return error("IL210", f"the exact search for `owner: balanced` gave up after {tries:,} tries", argument.span, help="use `owner: greedy`, or write the list")
+    return error(
+        "IL210",
+        f"the exact search for `owner: balanced` gave up after {tries:,} tries",
+        argument.span,
+        help="use `owner: greedy`, or write the list",
+    )
 
 
-def _listed(items, region: Region, argument: ast.Argument, ranks: int, microbatches: int, stretched: bool) -> tuple[int, ...]:
+def _listed(
+    items, region: Region, argument: ast.Argument, ranks: int, microbatches: int, stretched: bool
+) -> tuple[int, ...]:
     for m, item in enumerate(items):
         if not isinstance(item, ast.Int):
             raise error("IL209", "an owner map lists ranks", item.span)
         if not item.value < ranks:
-            raise error("IL209", f"the owner of microbatch {m} is rank {item.value}, and the ranks are 0..{ranks - 1}", item.span)
+            raise error(
+                "IL209",
+                f"the owner of microbatch {m} is rank {item.value}, and the ranks are 0..{ranks - 1}",
+                item.span,
+            )
     owner = [item.value for item in items]
     if stretched and owner:
         owner = [owner[m % len(owner)] for m in range(microbatches)]
     if len(owner) != microbatches:
-        raise error("IL209", f"the owner map of `{region.name}` has {len(owner)} entries for {microbatches} microbatches", argument.span,
-                    help="give the rank of each microbatch, in order")
+        raise error(
+            "IL209",
+            f"the owner map of `{region.name}` has {len(owner)} entries for {microbatches} microbatches",
+            argument.span,
+            help="give the rank of each microbatch, in order",
+        )
     return tuple(owner)
 
 
@@ -78,7 +106,9 @@ def greedy(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...]:
 def balanced(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...] | None:
     """The smallest largest spill max(0, E_r - slot[r]), exactly; None if the search gives up. Starts from `greedy`."""
     best = greedy(encode, slot)
-    load = lambda owner: max(0, *(sum(e for m, e in enumerate(encode) if owner[m] == r) - w for r, w in enumerate(slot)))
+    load = lambda owner: max(
+        0, *(sum(e for m, e in enumerate(encode) if owner[m] == r) - w for r, w in enumerate(slot))
+    )
     jobs = sorted((m for m in range(len(encode)) if encode[m] > 0), key=lambda m: (-encode[m], m))
     if not jobs:
         return best

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
-from ..language import ast
-from ..language.diagnostics import error
-from .cut import Region
-from .model import Chain
+from interlock.algebra.cut import Region
+from interlock.algebra.model import Chain
+from interlock.language import ast
+from interlock.text.diagnostics import error
 
 
 def partition(region: Region, chain: Chain, stages: int, weights: Sequence[int] | None) -> list[int]:
@@ -21,32 +21,67 @@ def partition(region: Region, chain: Chain, stages: int, weights: Sequence[int] 
     if len(atoms) < stages:
         glued = f" in {len(atoms)} glued blocks" if len(atoms) < region.last - region.first else ""
         count = region.last - region.first
-        raise error("IL205", f"region `{region.name}` has {stages} stages and {count} layer{'s' * (count != 1)}{glued}", region.span,
-                    "a stage would be empty", "use fewer ranks or chunks, or give the region more layers")
+        raise error(
+            "IL205",
+            f"region `{region.name}` has {stages} stages and {count} layer{'s' * (count != 1)}{glued}",
+            region.span,
+            "a stage would be empty",
+            "use fewer ranks or chunks, or give the region more layers",
+        )
     match argument.value if argument else None:
         case None | ast.Word(text="even"):
             return even(atoms, stages)
         case ast.Word(text="balanced"):
-            return balanced(atoms, [sum(weights[region.first:region.last][a:b]) if weights else b - a for a, b in _bounds(atoms)], stages)
+            return balanced(
+                atoms,
+                [
+                    sum(weights[region.first : region.last][a:b]) if weights else b - a
+                    for a, b in _bounds(atoms)
+                ],
+                stages,
+            )
         case ast.ListValue() as value:
             counts = _flat(value)
         case other:
-            raise error("IL210", "this is no partition", other.span, help="write `even`, `balanced` or a list such as `[11, 13, 13, 12]`")
+            raise error(
+                "IL210",
+                "this is no partition",
+                other.span,
+                help="write `even`, `balanced` or a list such as `[11, 13, 13, 12]`",
+            )
     if len(counts) != stages:
-        raise error("IL210", f"the partition of `{region.name}` has {len(counts)} entries for {stages} stages", span,
-                    help="give the layers of each stage, in the order of the chain")
+        raise error(
+            "IL210",
+            f"the partition of `{region.name}` has {len(counts)} entries for {stages} stages",
+            span,
+            help="give the layers of each stage, in the order of the chain",
+        )
     total = region.last - region.first
     if 0 in counts:
-        raise error("IL210", f"the partition of `{region.name}` leaves stage {counts.index(0)} of the region empty", span, help="a stage has 1 layer or more")
+        raise error(
+            "IL210",
+            f"the partition of `{region.name}` leaves stage {counts.index(0)} of the region empty",
+            span,
+            help="a stage has 1 layer or more",
+        )
     if sum(counts) != total:
-        raise error("IL210", f"the partition of `{region.name}` places {sum(counts)} layers and the region has {total}", span,
-                    help=f"{'add' if sum(counts) < total else 'take away'} {abs(total - sum(counts))}")
+        raise error(
+            "IL210",
+            f"the partition of `{region.name}` places {sum(counts)} layers and the region has {total}",
+            span,
+            help=f"{'add' if sum(counts) < total else 'take away'} {abs(total - sum(counts))}",
+        )
     at = region.first
     for count in counts[:-1]:
         at += count
         if at in chain.glued:
-            raise error("IL210", f"the partition of `{region.name}` parts layers `{chain.layers[at - 1].name}` and `{chain.layers[at].name}`, "
-                        "which `attach` glues", span, help="move the border by a layer, or delete the `attach`")
+            raise error(
+                "IL210",
+                f"the partition of `{region.name}` parts layers `{chain.layers[at - 1].name}` and `{chain.layers[at].name}`, "
+                "which `attach` glues",
+                span,
+                help="move the border by a layer, or delete the `attach`",
+            )
     return counts
 
 
@@ -65,7 +100,9 @@ def _flat(value: ast.ListValue) -> list[int]:
 
 def _atoms(region: Region, chain: Chain) -> list[int]:
     """Sizes of the blocks of layers that no stage border may part."""
-    borders = [l for l in range(region.first, region.last) if l == region.first or l not in chain.glued] + [region.last]
+    borders = [l for l in range(region.first, region.last) if l == region.first or l not in chain.glued] + [
+        region.last
+    ]
     return [b - a for a, b in zip(borders, borders[1:])]
 
 
@@ -95,7 +132,7 @@ def balanced(atoms: list[int], weights: list[int], stages: int) -> list[int]:
         low, high = (low, middle) if _stages_needed(weights, middle) <= stages else (middle + 1, high)
     out, i = [], 0
     for s in range(stages):
-        left = stages - s - 1                     # stages that still need a block each
+        left = stages - s - 1  # stages that still need a block each
         size = weight = 0
         while i < len(weights) - left and (size == 0 or weight + weights[i] <= low or left == 0):
             size, weight, i = size + atoms[i], weight + weights[i], i + 1

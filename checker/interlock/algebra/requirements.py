@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..language import ast
-from ..language.diagnostics import error
-from .elaborate import Elaborated
-from .expr import evaluate
-from .names import list_of, nearest
+from interlock.algebra.elaborate import Elaborated
+from interlock.algebra.expr import evaluate
+from interlock.algebra.names import list_of, nearest
+from interlock.language import ast
+from interlock.text.diagnostics import error
 
 _UNDECIDED = {"deadlock_free": "the parametric prover"}
 _COSTS = {"bubble": "percent", "exposure": "time", "makespan": "time"}
@@ -28,7 +28,7 @@ class Bound:
 @dataclass(frozen=True)
 class Requirements:
     """Limits for each rank (bytes; stashes), None where not asked; `undecided`: reasons for a verdict `unknown`; `bounded_stash` where asked.
-    `costs`: decided by cost/require.py, as are assumptions."""
+    `costs`: decided by check/durations.py, as are assumptions."""
 
     peak: tuple[int | None, ...] | None = None
     in_flight: tuple[int | None, ...] | None = None
@@ -47,23 +47,47 @@ def requirements(schedule: Elaborated) -> Requirements:
         match claim.condition:
             case ast.Name(text="bounded_stash"):
                 bounded = True
-            case ast.Compare(operator="<=" | "<" as operator, left=left, right=right) if _figure(left)[0] in ("peak", "in_flight"):
+            case ast.Compare(operator="<=" | "<" as operator, left=left, right=right) if _figure(left)[0] in (
+                "peak",
+                "in_flight",
+            ):
                 figure, variable = _figure(left)
                 table = peak if figure == "peak" else in_flight
                 for r in range(P):
-                    limit = _limit(figure, right, {"P": P, "M": M} | ({variable: r} if variable else {})) - (operator == "<")
+                    limit = _limit(figure, right, {"P": P, "M": M} | ({variable: r} if variable else {})) - (
+                        operator == "<"
+                    )
                     table[r] = limit if table[r] is None else min(table[r], limit)
-            case ast.Compare(operator="<=" | "<" as operator, left=ast.Name(text=figure), right=right) if figure in _COSTS:
-                costs.append(Bound(figure, _cost(figure, right), operator == "<", tuple(m.text for m in claim.models)))
+            case ast.Compare(operator="<=" | "<" as operator, left=ast.Name(text=figure), right=right) if (
+                figure in _COSTS
+            ):
+                costs.append(
+                    Bound(figure, _cost(figure, right), operator == "<", tuple(m.text for m in claim.models))
+                )
             case condition:
                 what = _figure(condition.left if isinstance(condition, ast.Compare) else condition)[0]
                 if what in ("peak", "in_flight", *_COSTS):
-                    raise error("IL210", f"`{what}` is bounded from above", condition.span, help=f"write `{what} <= ..`")
+                    raise error(
+                        "IL210",
+                        f"`{what}` is bounded from above",
+                        condition.span,
+                        help=f"write `{what} <= ..`",
+                    )
                 if what not in _UNDECIDED:
                     known = ["peak", "in_flight", "bounded_stash", *_COSTS, *_UNDECIDED]
-                    raise error("IL107", f"`{what or 'this'}` is no figure that `require` knows", condition.span, "unknown", nearest(what, known) or f"known: {list_of(known)}")
-                undecided.append(f"`require {what}` is decided by {_UNDECIDED[what]}, which this version lacks")
-    undecided += ["`prove` is decided by the `prove` command, which this version lacks"] * bool(schedule.proves)
+                    raise error(
+                        "IL107",
+                        f"`{what or 'this'}` is no figure that `require` knows",
+                        condition.span,
+                        "unknown",
+                        nearest(what, known) or f"known: {list_of(known)}",
+                    )
+                undecided.append(
+                    f"`require {what}` is decided by {_UNDECIDED[what]}, which this version lacks"
+                )
+    undecided += ["`prove` is decided by the `prove` command, which this version lacks"] * bool(
+        schedule.proves
+    )
     given = lambda table: tuple(table) if any(x is not None for x in table) else None
     return Requirements(given(peak), given(in_flight), bounded, tuple(dict.fromkeys(undecided)), tuple(costs))
 
@@ -87,18 +111,31 @@ def _figure(node) -> tuple[str, str]:
 
 
 def _cost(figure: str, node: ast.Expr) -> Fraction | int:
-    wants = "a share, as in `bubble <= 12%`" if figure == "bubble" else f"a duration, as in `{figure} <= 200ms`"
+    wants = (
+        "a share, as in `bubble <= 12%`" if figure == "bubble" else f"a duration, as in `{figure} <= 200ms`"
+    )
     if not isinstance(node, ast.Quantity) or node.dimension != _COSTS[figure] or node.per_image:
-        raise error("IL210", f"`{figure}` is compared with {wants.split(',')[0]}", node.span, help=f"write {wants}")
+        raise error(
+            "IL210",
+            f"`{figure}` is compared with {wants.split(',', maxsplit=1)[0]}",
+            node.span,
+            help=f"write {wants}",
+        )
     return Fraction(node.value, node.scale) if figure == "bubble" else node.value
 
 
 def _limit(figure: str, node: ast.Expr, env: dict) -> int:
     if isinstance(node, ast.Quantity):
         if figure != "peak" or node.dimension != "bytes" or node.per_image:
-            raise error("IL210", f"`{figure}` is compared with {'bytes' if figure == 'peak' else 'a number of microbatches'}", node.span,
-                        help="write `peak <= 60GiB`, `in_flight <= 4`")
+            raise error(
+                "IL210",
+                f"`{figure}` is compared with {'bytes' if figure == 'peak' else 'a number of microbatches'}",
+                node.span,
+                help="write `peak <= 60GiB`, `in_flight <= 4`",
+            )
         return node.value
     if figure == "peak":
-        raise error("IL210", "`peak` is compared with bytes", node.span, help="write a size, as in `peak <= 60GiB`")
+        raise error(
+            "IL210", "`peak` is compared with bytes", node.span, help="write a size, as in `peak <= 60GiB`"
+        )
     return int(evaluate(node, env))

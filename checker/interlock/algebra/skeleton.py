@@ -5,14 +5,14 @@ Operations come out as columns; where the turns of a loop list several, the colu
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..language import ast
-from ..language.diagnostics import InputError, error
-from ..program.ir import WITH_MICROBATCH, WITH_STAGE, Kind
-from .expr import Env, evaluate, holds, select
+from interlock.algebra.expr import Env, evaluate, holds, select
+from interlock.language import ast
+from interlock.program.ir import WITH_MICROBATCH, WITH_STAGE, Kind
+from interlock.text.diagnostics import InputError, error
 
 OPERATION_LIMIT = 20_000_000
 FIELDS = ("kind", "chunk", "mb", "comm", "launch", "at", "width")
@@ -32,8 +32,12 @@ class Budget:
 
 
 def too_many(limit: int, span) -> InputError:
-    return error("IL104", f"the schedule has more than {limit:,} operations", span,
-                 help="check a smaller member of the family, or prove the family with the skeleton's `prove` block")
+    return error(
+        "IL104",
+        f"the schedule has more than {limit:,} operations",
+        span,
+        help="check a smaller member of the family, or prove the family with the skeleton's `prove` block",
+    )
 
 
 class Interpreter:
@@ -42,8 +46,15 @@ class Interpreter:
     `comms` numbers the communicators by name. Launch numbers are unique over all ranks run, but do not ascend.
     """
 
-    def __init__(self, skeleton: ast.Skeleton, values: Env, microbatches: int, chunks: int, budget: Budget,
-                 comms: dict[str, int] | None = None):
+    def __init__(
+        self,
+        skeleton: ast.Skeleton,
+        values: Env,
+        microbatches: int,
+        chunks: int,
+        budget: Budget,
+        comms: dict[str, int] | None = None,
+    ):
         self.skeleton, self.values = skeleton, dict(values)
         self.microbatches, self.chunks = microbatches, chunks
         self.budget, self.comms = budget, comms or {}
@@ -55,16 +66,24 @@ class Interpreter:
         """Launch numbers start here, apart from another interpreter's."""
         self._launch = number
 
-    def run(self, rank: int, owned: Sequence[Sequence[int]] | None = None,
-            owned_after: Sequence[Sequence[int]] | None = None) -> list[np.ndarray]:
+    def run(
+        self,
+        rank: int,
+        owned: Sequence[Sequence[int]] | None = None,
+        owned_after: Sequence[Sequence[int]] | None = None,
+    ) -> list[np.ndarray]:
         """The columns [len(FIELDS), n] of one rank; two of them, before and after `body`, of a Replicated skeleton.
 
         `owned[r]` are the microbatches `owned(r)` runs over, in this order; `owned_after` likewise after `body`.
         """
         program = self.skeleton.program
         if program is None:
-            raise error("IL212", f"skeleton `{self.skeleton.name}` has no program", self.skeleton.name.span,
-                        help="write `rank r { .. }` in it")
+            raise error(
+                "IL212",
+                f"skeleton `{self.skeleton.name}` has no program",
+                self.skeleton.name.span,
+                help="write `rank r { .. }` in it",
+            )
         self._rank, self._owned = rank, owned
         env = self.values | {program.variable.text: rank}
         segments, part = [], []
@@ -77,8 +96,12 @@ class Interpreter:
         segments.append(part)
         replicated = self.skeleton.layout == "replicated"
         if len(segments) != 1 + replicated:
-            raise error("IL212", f"`body` stands {len(segments) - 1} times in skeleton `{self.skeleton.name}`", self.skeleton.name.span,
-                        help="a Replicated skeleton has it once, outside of loops; a Sharded one has none")
+            raise error(
+                "IL212",
+                f"`body` stands {len(segments) - 1} times in skeleton `{self.skeleton.name}`",
+                self.skeleton.name.span,
+                help="a Replicated skeleton has it once, outside of loops; a Sharded one has none",
+            )
         out = []
         for segment in segments:
             out.append(_merge(self._run(segment, env, 1), 1)[1])
@@ -103,7 +126,12 @@ class Interpreter:
                 case ast.If():
                     parts += self._branches(statement, env, n)
                 case ast.Body(span=span):
-                    raise error("IL212", "`body` stands inside a loop or an `if`", span, help="move it to the level of `rank r { .. }`")
+                    raise error(
+                        "IL212",
+                        "`body` stands inside a loop or an `if`",
+                        span,
+                        help="move it to the level of `rank r { .. }`",
+                    )
         return parts
 
     def _branches(self, node: ast.If, env: dict, n: int):
@@ -117,7 +145,9 @@ class Interpreter:
             else:
                 taken, rest = (rest, rest[:0]) if truth else (rest[:0], rest)
             if len(taken) and block:
-                parts += [(taken[lane], columns) for lane, columns in self._run(block, dict(here), len(taken))]
+                parts += [
+                    (taken[lane], columns) for lane, columns in self._run(block, dict(here), len(taken))
+                ]
             if not len(rest):
                 break
         return parts
@@ -146,11 +176,17 @@ class Interpreter:
         if call.function.text != "owned" or len(call.arguments) != 1:
             raise error("IL213", "a loop runs over `first ..< end` or over `owned(r)`", call.span)
         if self._owned is None:
-            raise error("IL212", "`owned(r)` in a Sharded skeleton: no rank owns microbatches there", call.span,
-                        help="write `replicated` in the skeleton's head")
+            raise error(
+                "IL212",
+                "`owned(r)` in a Sharded skeleton: no rank owns microbatches there",
+                call.span,
+                help="write `replicated` in the skeleton's head",
+            )
         rank = evaluate(call.arguments[0], env)
         if isinstance(rank, np.ndarray):
-            raise error("IL212", "the rank of `owned` changes with a loop", call.span, help="write `owned(r)`")
+            raise error(
+                "IL212", "the rank of `owned` changes with a loop", call.span, help="write `owned(r)`"
+            )
         if not 0 <= rank < len(self._owned):
             raise error("IL212", f"`owned({rank})`: the ranks are 0..{len(self._owned) - 1}", call.span)
         return np.asarray(self._owned[rank], dtype=np.int64)
@@ -161,7 +197,11 @@ class Interpreter:
         if len(op.arguments) not in _arity(kind):
             raise error("IL212", f"`{op.kind}` has {len(op.arguments)} arguments", op.span, help=_form(kind))
         values = [evaluate(a, env) for a in op.arguments]
-        mb, chunk = (values + [0])[:2] if kind in WITH_MICROBATCH else (-1, (values + [0])[0] if kind in WITH_STAGE else -1)
+        mb, chunk = (
+            (values + [0])[:2]
+            if kind in WITH_MICROBATCH
+            else (-1, (values + [0])[0] if kind in WITH_STAGE else -1)
+        )
         if kind in WITH_MICROBATCH:
             self._check(mb, self.microbatches, "microbatch", op, values, env)
         if kind in WITH_STAGE:
@@ -169,7 +209,12 @@ class Interpreter:
         comm = 0
         if op.comm is not None:
             if op.comm.text not in self.comms:
-                raise error("IL107", f"unknown communicator `{op.comm}`", op.comm.span, help="declare it in the schedule: `communicator NAME = ranks ..`")
+                raise error(
+                    "IL107",
+                    f"unknown communicator `{op.comm}`",
+                    op.comm.span,
+                    help="declare it in the schedule: `communicator NAME = ranks ..`",
+                )
             comm = self.comms[op.comm.text]
         columns = np.empty((len(FIELDS), n), dtype=np.int64)
         for row, value in enumerate((kind, chunk, mb, comm, launch, op.span.at, op.span.width)):
@@ -186,8 +231,13 @@ class Interpreter:
         turns = [f"{k} = {at(v)}" for k, v in env.items() if isinstance(v, np.ndarray)]
         where = ", ".join([f"rank {self._rank}"] + turns + [f"{k} = {at(v)}" for k, v in self.values.items()])
         have = f"the {what}s are 0..{end - 1}" if end > 1 else f"the only {what} is 0"
-        raise error("IL212", f"`{shown}` of skeleton `{self.skeleton.name}` is out of range: {have}", op.span, f"with {where}",
-                    "correct the loop, or exclude this case with `where` in the skeleton's head")
+        raise error(
+            "IL212",
+            f"`{shown}` of skeleton `{self.skeleton.name}` is out of range: {have}",
+            op.span,
+            f"with {where}",
+            "correct the loop, or exclude this case with `where` in the skeleton's head",
+        )
 
 
 def _arity(kind: Kind) -> tuple[int, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..language import ast
-from ..language.diagnostics import error
-from .cut import Region
-from .instance import Instance, chunk_parameter, instantiate, integer
-from .library import Library
+from interlock.algebra.cut import Region
+from interlock.algebra.instance import Instance, chunk_parameter, instantiate, integer
+from interlock.algebra.library import Library
+from interlock.language import ast
+from interlock.text.diagnostics import error
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,12 @@ def runs_of(regions: list[Region], library: Library, ranks: int, microbatches: i
     groups: list[list[Region]] = []
     for region in regions:
         last = groups[-1][-1] if groups else None
-        if last is not None and not region.replicated and last.skeleton.name.text == region.skeleton.name.text \
-                and _woven(region.skeleton, library) is not None:
+        if (
+            last is not None
+            and not region.replicated
+            and last.skeleton.name.text == region.skeleton.name.text
+            and _woven(region.skeleton, library) is not None
+        ):
             groups[-1].append(region)
         else:
             groups.append([region])
@@ -44,7 +48,9 @@ def runs_of(regions: list[Region], library: Library, ranks: int, microbatches: i
         for other in group[1:]:
             _same_arguments(first, other)
         chunks = sum(region.chunks for region in group)
-        runs.append(Run(tuple(group), instantiate(skeleton, ranks, microbatches, chunks, first.arguments, first.span)))
+        runs.append(
+            Run(tuple(group), instantiate(skeleton, ranks, microbatches, chunks, first.arguments, first.span))
+        )
     return runs
 
 
@@ -56,13 +62,24 @@ def _woven(skeleton: ast.Skeleton, library: Library) -> ast.Skeleton | None:
         return None
     target = library.find(skeleton.weaves_into)
     if chunk_parameter(target) is None:
-        raise error("IL210", f"skeleton `{skeleton.name}` weaves into `{target.name}`, whose number of chunks is not a parameter",
-                    skeleton.weaves_into.span, help="write `chunks V` in its head, with V a parameter")
+        raise error(
+            "IL210",
+            f"skeleton `{skeleton.name}` weaves into `{target.name}`, whose number of chunks is not a parameter",
+            skeleton.weaves_into.span,
+            help="write `chunks V` in its head, with V a parameter",
+        )
     return target
 
 
 def _same_arguments(first: Region, other: Region) -> None:
-    mine, theirs = ({k: integer(a) for k, a in r.arguments.items() if k not in ("partition", "chunks")} for r in (first, other))
+    mine, theirs = (
+        {k: integer(a) for k, a in r.arguments.items() if k not in ("partition", "chunks")}
+        for r in (first, other)
+    )
     if mine != theirs:
-        raise error("IL210", f"`{first.name}` and `{other.name}` are woven and differ in an argument of `{first.skeleton.name}`", other.span,
-                    help="give both the same arguments")
+        raise error(
+            "IL210",
+            f"`{first.name}` and `{other.name}` are woven and differ in an argument of `{first.skeleton.name}`",
+            other.span,
+            help="give both the same arguments",
+        )

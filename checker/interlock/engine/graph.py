@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..rules.waits import BLOCK, ORDER, REASONS, WaitGraph
+from interlock.rules.waits import BLOCK, ORDER, REASONS, WaitGraph
 
-SEARCH_BUDGET = 4_000_000        # steps of the search for a shorter cycle
+SEARCH_BUDGET = 4_000_000  # steps of the search for a shorter cycle
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,11 @@ def solve(graph: WaitGraph) -> Solution:
     missing = np.bincount(dst, minlength=count).tolist()
     time = [0] * count
     ready = [e for e, k in enumerate(missing) if k == 0]
-    for e in ready:                                  # grows while it runs
+    for e in ready:  # grows while it runs
         after = time[e] + 1
         for k in range(first[e], first[e + 1]):
             d = targets[k]
-            if time[d] < after:
-                time[d] = after
+            time[d] = max(time[d], after)
             missing[d] -= 1
             if missing[d] == 0:
                 ready.append(d)
@@ -61,9 +60,13 @@ def shortest_cycle(graph: WaitGraph, stuck: np.ndarray) -> tuple[tuple, bool]:
     src, dst = graph.node[graph.src], graph.node[graph.dst]
     chains = (graph.reason == ORDER) | (graph.reason == BLOCK)
     keep = np.flatnonzero(_core(src, dst, stuck))
-    out: dict[int, list[tuple[int, int, int, int]]] = {}     # node -> (edge, node, event a chain step goes on from, event it leads to; -1: no chain)
+    out: dict[
+        int, list[tuple[int, int, int, int]]
+    ] = {}  # node -> (edge, node, event a chain step goes on from, event it leads to; -1: no chain)
     ends = np.where(chains, graph.src, -1), np.where(chains, graph.dst, -1)
-    for e, a, b, x, y in zip(keep.tolist(), src[keep].tolist(), dst[keep].tolist(), ends[0][keep].tolist(), ends[1][keep].tolist()):
+    for e, a, b, x, y in zip(
+        keep.tolist(), src[keep].tolist(), dst[keep].tolist(), ends[0][keep].tolist(), ends[1][keep].tolist()
+    ):
         out.setdefault(a, []).append((e, b, x, y))
     starts = sorted({b for edges in out.values() for _, b, x, _ in edges if x < 0}) or sorted(out)
     best: list[int] | None = None
@@ -89,8 +92,8 @@ def _core(src: np.ndarray, dst: np.ndarray, stuck: np.ndarray) -> np.ndarray:
     first = np.searchsorted(dst[index], np.arange(len(stuck) + 1)).tolist()
     left = np.bincount(src[edges], minlength=len(stuck)).tolist()
     dead = [e for e in np.flatnonzero(stuck).tolist() if left[e] == 0]
-    for e in dead:                                   # grows while it runs
-        for a in sources[first[e]:first[e + 1]]:
+    for e in dead:  # grows while it runs
+        for a in sources[first[e] : first[e + 1]]:
             left[a] -= 1
             if left[a] == 0:
                 dead.append(a)
@@ -134,8 +137,8 @@ def _walk(graph: WaitGraph, edges: list[int], chains: np.ndarray) -> tuple:
         return ()
     if not all(chains[e] for e in edges):
         while chains[edges[0]] and chains[edges[-1]] and graph.dst[edges[-1]] == graph.src[edges[0]]:
-            edges = edges[-1:] + edges[:-1]                  # do not start inside a chain
-    steps: list[list[int]] = []                              # [source event, reason, destination event]
+            edges = edges[-1:] + edges[:-1]  # do not start inside a chain
+    steps: list[list[int]] = []  # [source event, reason, destination event]
     for e in edges:
         a, b, reason = int(graph.src[e]), int(graph.dst[e]), int(graph.reason[e])
         if steps and chains[e] and steps[-1][1] == reason and steps[-1][2] == a:

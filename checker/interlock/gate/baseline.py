@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ..files import write_whole
-from ..program.ir import Program
-from ..report.outcome import FAILING, concerns, expected, outcome
-from ..rules.finding import Finding
-from ..verdict import Answer, Checked, Expectation, Verdict
+from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.program.ir import Program
+from interlock.report.outcome import FAILING, concerns, expected, outcome
+from interlock.text.files import write_whole
+from interlock.text.finding import Finding
 
 FORMAT = "interlock.baseline/1"
 LARGEST_FILE = 1 << 28
-UNMET = "expectation"                                    # stands where a code would: an expectation that is not met
-WARNING, EXPECTED = "warning", "expected"                # slots
+UNMET = "expectation"  # stands where a code would: an expectation that is not met
+WARNING, EXPECTED = "warning", "expected"  # slots
 
 
 @dataclass(frozen=True, order=True)
@@ -31,7 +31,7 @@ class Fingerprint:
     model: str
     code: str
     hash: str
-    message: str = ""                                    # for people: the hash decides
+    message: str = ""  # for people: the hash decides
 
     @property
     def key(self) -> tuple:
@@ -55,10 +55,15 @@ def read(path: Path) -> tuple[Fingerprint, ...]:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"no baseline: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"no baseline of this version of Interlock: its `format` is not {FORMAT}; write it again with --write-baseline")
+        raise ValueError(
+            f"no baseline of this version of Interlock: its `format` is not {FORMAT}; write it again with --write-baseline"
+        )
     fields = set(Fingerprint.__dataclass_fields__)
     findings = document.get("findings")
-    if not isinstance(findings, list) or not all(isinstance(f, dict) and set(f) == fields and all(isinstance(v, str) for v in f.values()) for f in findings):
+    if not isinstance(findings, list) or not all(
+        isinstance(f, dict) and set(f) == fields and all(isinstance(v, str) for v in f.values())
+        for f in findings
+    ):
         raise ValueError("no baseline: `findings` is torn; write it again with --write-baseline")
     return tuple(Fingerprint(**f) for f in findings)
 
@@ -66,7 +71,11 @@ def read(path: Path) -> tuple[Fingerprint, ...]:
 def write(path: Path, results: Sequence) -> int:
     """Writes what is found now, whole or not at all; says how much that is. Raises OSError."""
     found = sorted(print_ for r in results for c in r.checked for print_, _ in _of(c, _from(path, c.path)))
-    write_whole(path, json.dumps({"format": FORMAT, "findings": [asdict(f) for f in found]}, indent=1, ensure_ascii=False) + "\n")
+    write_whole(
+        path,
+        json.dumps({"format": FORMAT, "findings": [asdict(f) for f in found]}, indent=1, ensure_ascii=False)
+        + "\n",
+    )
     return len(found)
 
 
@@ -79,7 +88,9 @@ def apply(known: Sequence[Fingerprint], results: Sequence, path: Path) -> Applie
     schedules = {(p, s) for p, s, _ in asked}
     gone = []
     for f in known:
-        again = f.path in read_ and ((f.path, f.schedule) not in schedules or not f.model or (f.path, f.schedule, f.model) in asked)
+        again = f.path in read_ and (
+            (f.path, f.schedule) not in schedules or not f.model or (f.path, f.schedule, f.model) in asked
+        )
         if left[f.key] and (again or not (path.parent / f.path).exists()):
             left[f.key] -= 1
             gone.append(f)
@@ -94,8 +105,13 @@ def _of(c: Checked, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
     """The fingerprints of a schedule, each with its slot: (answer, finding), (WARNING, number) or (EXPECTED, number)."""
     for i, a in enumerate(c.answers):
         for j, f in enumerate(a.findings):
-            if f.code != "IL901":                        # the reason of an unknown, which no baseline excuses
-                yield Fingerprint(path, c.name, a.model, f.code, _hash(f.message, *_operations(f, a.program)), f.message), (i, j)
+            if f.code != "IL901":  # the reason of an unknown, which no baseline excuses
+                yield (
+                    Fingerprint(
+                        path, c.name, a.model, f.code, _hash(f.message, *_operations(f, a.program)), f.message
+                    ),
+                    (i, j),
+                )
     for i, d in enumerate(c.warnings):
         yield Fingerprint(path, c.name, "", d.code, _hash(d.message), d.message), (WARNING, i)
     for i, e in enumerate(c.expectations):
@@ -109,7 +125,11 @@ def _operations(f: Finding, program: Program | None) -> list[str]:
 
 
 def _unmet(c: Checked, e: Expectation) -> str:
-    found = [f"{a.verdict.value} under {a.model}{''.join(f' {code}' for code in sorted({f.code for f in a.errors}))}" for a in c.answers if concerns(e, a)]
+    found = [
+        f"{a.verdict.value} under {a.model}{''.join(f' {code}' for code in sorted({f.code for f in a.errors}))}"
+        for a in c.answers
+        if concerns(e, a)
+    ]
     return f"expected {e.verdict.value} {e.code or ''} under {', '.join(e.models) or 'every model'}, found {', '.join(found) or 'nothing'}"
 
 
@@ -123,7 +143,10 @@ def _mark(c: Checked, left: Counter, path: str) -> Checked:
         if left[print_.key]:
             left[print_.key] -= 1
             known.add(slot)
-    answers = tuple(replace(a, findings=tuple(replace(f, known=(i, j) in known) for j, f in enumerate(a.findings))) for i, a in enumerate(c.answers))
+    answers = tuple(
+        replace(a, findings=tuple(replace(f, known=(i, j) in known) for j, f in enumerate(a.findings)))
+        for i, a in enumerate(c.answers)
+    )
     warnings = tuple(replace(d, known=(WARNING, i) in known) for i, d in enumerate(c.warnings))
     marked = replace(c, answers=answers, warnings=warnings)
     return replace(marked, excused=outcome(c) in FAILING and _excused(marked, known))
@@ -131,9 +154,14 @@ def _mark(c: Checked, left: Counter, path: str) -> Checked:
 
 def _excused(c: Checked, known: set[tuple]) -> bool:
     """Whether everything that fails the schedule is known. What was not decided never is."""
-    if any(not e.met and (e.verdict is Verdict.UNKNOWN or (EXPECTED, i) not in known) for i, e in enumerate(c.expectations)):
+    if any(
+        not e.met and (e.verdict is Verdict.UNKNOWN or (EXPECTED, i) not in known)
+        for i, e in enumerate(c.expectations)
+    ):
         return False
-    return not any(d.severity == "error" and not d.known for d in c.warnings) and all(_answer_excused(c, a) for a in c.answers)
+    return not any(d.severity == "error" and not d.known for d in c.warnings) and all(
+        _answer_excused(c, a) for a in c.answers
+    )
 
 
 def _answer_excused(c: Checked, a: Answer) -> bool:

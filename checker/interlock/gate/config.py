@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..algebra.names import list_of, nearest
-from ..language.diagnostics import Diagnostic, InputError, Label
-from ..language.source import Source, Sources, Span
-from . import globs, mild
+from interlock.algebra.names import list_of, nearest
+from interlock.gate import globs, mild
+from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.source import Source, Sources, Span
 
-NAMES = ("interlock.toml", "pyproject.toml")             # in one folder the first wins
+NAMES = ("interlock.toml", "pyproject.toml")  # in one folder the first wins
 LARGEST_FILE = 4 * 2**20
 SEVERITIES = ("error", "warning", "note", "off")
 KEYS = ("allow", "capacity", "engine", "exclude", "format", "models", "paths", "severity", "targets")
@@ -40,7 +40,7 @@ class Config:
     models: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     engine: str | None = None
-    capacity: int | None = None                          # bytes
+    capacity: int | None = None  # bytes
     paths: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
@@ -61,21 +61,26 @@ class Config:
     def files_and_folders(self) -> list[str]:
         """What `paths` names. Raises FileNotFoundError for a pattern that names nothing."""
         import glob
+
         out: list[str] = []
         for pattern in self.paths:
             found = sorted(glob.glob(pattern, root_dir=self.folder, recursive=True))
             if not found:
-                raise FileNotFoundError(f"{self.source.name}: `paths` names {pattern}, and there is no such file or folder")
+                raise FileNotFoundError(
+                    f"{self.source.name}: `paths` names {pattern}, and there is no such file or folder"
+                )
             out += (os.path.relpath(os.path.join(self.folder, p)) for p in found)
         return out
 
 
 def candidates(paths: Sequence[str]) -> list[str]:
     """The names a configuration may have, upward from the paths' common folder, nearest first."""
-    folders = [p if os.path.isdir(p) else os.path.dirname(p) for p in map(os.path.abspath, paths)] or [os.getcwd()]
+    folders = [p if os.path.isdir(p) else os.path.dirname(p) for p in map(os.path.abspath, paths)] or [
+        os.getcwd()
+    ]
     try:
         folder = Path(os.path.commonpath(folders))
-    except ValueError:                                   # on several drives
+    except ValueError:  # on several drives
         folder = Path.cwd()
     return [str(place / name) for place in (folder, *folder.parents) for name in NAMES]
 
@@ -85,7 +90,11 @@ def find(paths: Sequence[str]) -> str | None:
     for path in map(Path, candidates(paths)):
         if path.is_file():
             shown = os.path.relpath(path)
-            if path.name == NAMES[0] or "interlock" in path.read_text(encoding="utf-8", errors="replace") and _table(shown, Sources()) is not None:
+            if (
+                path.name == NAMES[0]
+                or "interlock" in path.read_text(encoding="utf-8", errors="replace")
+                and _table(shown, Sources()) is not None
+            ):
                 return shown
     return None
 
@@ -95,7 +104,15 @@ def read(path: str, sources: Sources) -> Config:
     found = _table(path, sources)
     source = sources.of(0)
     if found is None:
-        raise InputError(Diagnostic("IL908", f"{path} has no table `[tool.interlock]`", (), "add one, or name another file", rule="R-GATE-3"))
+        raise InputError(
+            Diagnostic(
+                "IL908",
+                f"{path} has no table `[tool.interlock]`",
+                (),
+                "add one, or name another file",
+                rule="R-GATE-3",
+            )
+        )
     return _Reader(source, os.path.basename(path) != NAMES[1]).config(found)
 
 
@@ -105,17 +122,32 @@ def _table(path: str, sources: Sources) -> dict | None:
     source = sources.add(path, data.decode("utf-8", "replace"))
     help = "--no-config leaves it out"
     if len(data) > LARGEST_FILE:
-        raise InputError(Diagnostic("IL908", f"{path} is larger than {LARGEST_FILE >> 20} MiB", (), help, rule="R-GATE-3"))
+        raise InputError(
+            Diagnostic("IL908", f"{path} is larger than {LARGEST_FILE >> 20} MiB", (), help, rule="R-GATE-3")
+        )
     try:
         table = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise InputError(Diagnostic("IL908", f"{path} is not UTF-8 text", (), help, rule="R-GATE-3")) from None
+        raise InputError(
+            Diagnostic("IL908", f"{path} is not UTF-8 text", (), help, rule="R-GATE-3")
+        ) from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         message, _, where = str(error).partition(" (at ")
         place = re.match(r"line (\d+), column (\d+)", where)
-        at = sum(len(l) + 1 for l in source.text.split("\n")[:int(place[1]) - 1]) + int(place[2]) - 1 if place else len(source.text.rstrip())
-        raise InputError(Diagnostic("IL908", f"this is no TOML: {message[:1].lower()}{message[1:]}", (Label(Span(min(at, max(len(source.text) - 1, 0)), 1), ""),),
-                                    help, rule="R-GATE-3")) from None
+        at = (
+            sum(len(l) + 1 for l in source.text.split("\n")[: int(place[1]) - 1]) + int(place[2]) - 1
+            if place
+            else len(source.text.rstrip())
+        )
+        raise InputError(
+            Diagnostic(
+                "IL908",
+                f"this is no TOML: {message[:1].lower()}{message[1:]}",
+                (Label(Span(min(at, max(len(source.text) - 1, 0)), 1), ""),),
+                help,
+                rule="R-GATE-3",
+            )
+        ) from None
     if os.path.basename(path) != NAMES[1]:
         return table
     tool = table.get("tool")
@@ -132,27 +164,46 @@ class _Reader:
         self.wrong: list[Diagnostic] = []
 
     def config(self, table) -> Config:
-        from ..check import ENGINES
-        from ..report import FORMATS
-        from ..rules.targets import TARGETS
-        from ..rules.waits import MODELS
+        from interlock.check.program import ENGINES
+        from interlock.report import FORMATS
+        from interlock.rules.targets import TARGETS
+        from interlock.rules.waits import MODELS
+
         if not isinstance(table, dict):
             self.say("`interlock` is no table", ("interlock",), "write `[tool.interlock]`")
             table = {}
         for key in table:
             if key not in KEYS:
-                self.say(f"there is no key `{key}` for Interlock", (key,), nearest(key, KEYS) or f"there are {list_of(KEYS)}")
-        models = MODELS if table.get("models") == "all" else self.names(table, "models", "communication model", MODELS)
+                self.say(
+                    f"there is no key `{key}` for Interlock",
+                    (key,),
+                    nearest(key, KEYS) or f"there are {list_of(KEYS)}",
+                )
+        models = (
+            MODELS
+            if table.get("models") == "all"
+            else self.names(table, "models", "communication model", MODELS)
+        )
         out = Config(
-            self.source, tuple(models), self.names(table, "targets", "target", TARGETS), self.one(table, "engine", "engine", ENGINES),
-            self.capacity(table), self.texts(table, "paths"), self.texts(table, "exclude"), self.severities(table.get("severity", {})),
-            self.one(table, "format", "format", tuple(FORMATS)), tuple(self.allows(table.get("allow", []))))
+            self.source,
+            tuple(models),
+            self.names(table, "targets", "target", TARGETS),
+            self.one(table, "engine", "engine", ENGINES),
+            self.capacity(table),
+            self.texts(table, "paths"),
+            self.texts(table, "exclude"),
+            self.severities(table.get("severity", {})),
+            self.one(table, "format", "format", tuple(FORMATS)),
+            tuple(self.allows(table.get("allow", []))),
+        )
         if self.wrong:
             raise InputError(*self.wrong)
         return out
 
     def say(self, message: str, words: Iterable[str], help: str = "", start: int = 0) -> None:
-        self.wrong.append(Diagnostic("IL908", message, (Label(self.place(words, start), ""),), help, rule="R-GATE-3"))
+        self.wrong.append(
+            Diagnostic("IL908", message, (Label(self.place(words, start), ""),), help, rule="R-GATE-3")
+        )
 
     def place(self, words: Iterable[str], start: int = 0) -> Span:
         """Of the last of these words that is found, each looked for after the one before."""
@@ -169,7 +220,11 @@ class _Reader:
     def texts(self, table: dict, key: str) -> tuple[str, ...]:
         value = table.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
-            self.say(f"`{key}` wants a list of texts", (key,), f'write `{key} = ["schedules"]`' if key in ("paths", "exclude") else "")
+            self.say(
+                f"`{key}` wants a list of texts",
+                (key,),
+                f'write `{key} = ["schedules"]`' if key in ("paths", "exclude") else "",
+            )
             return ()
         return tuple(dict.fromkeys(value))
 
@@ -177,19 +232,28 @@ class _Reader:
         found = self.texts(table, key)
         for name in found:
             if name not in known:
-                self.say(f"there is no {what} `{name}`", (key, name), nearest(name, known) or f"there are {list_of(known)}")
+                self.say(
+                    f"there is no {what} `{name}`",
+                    (key, name),
+                    nearest(name, known) or f"there are {list_of(known)}",
+                )
         return found
 
     def one(self, table: dict, key: str, what: str, known: Sequence[str]) -> str | None:
         value = table.get(key)
         if value is not None and value not in known:
             shown = value if isinstance(value, str) else repr(value)
-            self.say(f"there is no {what} `{shown}`", (key, shown), nearest(shown, known) or f"there are {list_of(known)}")
+            self.say(
+                f"there is no {what} `{shown}`",
+                (key, shown),
+                nearest(shown, known) or f"there are {list_of(known)}",
+            )
             return None
         return value
 
     def capacity(self, table: dict) -> int | None:
-        from ..language.units import NumberError, read_amount
+        from interlock.text.quantities import NumberError, read_amount
+
         value = table.get("capacity")
         if value is None:
             return None
@@ -206,11 +270,19 @@ class _Reader:
 
     def severities(self, table) -> dict[str, str]:
         if not isinstance(table, dict):
-            self.say("`severity` wants a table", ("severity",), 'write `[tool.interlock.severity]` and below it `IL502 = "error"`')
+            self.say(
+                "`severity` wants a table",
+                ("severity",),
+                'write `[tool.interlock.severity]` and below it `IL502 = "error"`',
+            )
             return {}
         for code, value in table.items():
             if self.known(code, ("severity", code)) and value not in SEVERITIES:
-                self.say(f"there is no severity `{value}`", ("severity", code, str(value)), nearest(str(value), SEVERITIES) or f"there are {list_of(SEVERITIES)}")
+                self.say(
+                    f"there is no severity `{value}`",
+                    ("severity", code, str(value)),
+                    nearest(str(value), SEVERITIES) or f"there are {list_of(SEVERITIES)}",
+                )
             elif code in mild.codes() and not mild.is_mild(code) and value != "error":
                 self.say(mild.why_not(code), ("severity", code), mild.instead(code))
         return dict(table)
@@ -223,18 +295,34 @@ class _Reader:
 
     def allows(self, entries) -> Iterable[Allow]:
         if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
-            self.say("`allow` wants tables", ("allow",), "write `[[tool.interlock.allow]]` and below it code, path and reason")
+            self.say(
+                "`allow` wants tables",
+                ("allow",),
+                "write `[[tool.interlock.allow]]` and below it code, path and reason",
+            )
             return
-        headers = [m.end() for m in re.finditer(r"^\s*\[\[[^\]\n]*\ballow\s*\]\]", self.text, re.M)] or [m.start() + 1 for m in re.finditer(r"\{[^}]*\bcode\b", self.text)]
+        headers = [m.end() for m in re.finditer(r"^\s*\[\[[^\]\n]*\ballow\s*\]\]", self.text, re.M)] or [
+            m.start() + 1 for m in re.finditer(r"\{[^}]*\bcode\b", self.text)
+        ]
         for number, entry in enumerate(entries):
             start = headers[number] if number < len(headers) else 0
             before = len(self.wrong)
             for key in entry:
                 if key not in ALLOW_KEYS:
-                    self.say(f"there is no key `{key}` for a waiver", (key,), nearest(key, ALLOW_KEYS) or f"there are {list_of(ALLOW_KEYS)}", start)
+                    self.say(
+                        f"there is no key `{key}` for a waiver",
+                        (key,),
+                        nearest(key, ALLOW_KEYS) or f"there are {list_of(ALLOW_KEYS)}",
+                        start,
+                    )
             for key in ALLOW_KEYS:
                 if not isinstance(entry.get(key), str) or not entry[key].strip():
-                    self.say(f"this waiver has no {key}", (key,) if key in entry else (), f'write `{key} = ".."`', start)
+                    self.say(
+                        f"this waiver has no {key}",
+                        (key,) if key in entry else (),
+                        f'write `{key} = ".."`',
+                        start,
+                    )
             if len(self.wrong) > before:
                 continue
             code = entry["code"]
@@ -246,5 +334,3 @@ class _Reader:
 def option(given, configured, default):
     """The command line wins over the configuration, and that over the default. Empty is not given."""
     return next((value for value in (given, configured) if value not in (None, (), [])), default)
-
-

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..language.diagnostics import Diagnostic, Label
-from ..language.source import Span
-from ..rules.finding import Severity
-from ..verdict import Checked
-from . import globs
-from .config import Allow, Config
-from .waivers import RULE, decided, take
+from interlock.check.verdict import Checked
+from interlock.gate import globs
+from interlock.gate.config import Allow, Config
+from interlock.gate.waivers import RULE, decided, take
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Severity
+from interlock.text.source import Span
 
 
 def apply(results: Sequence, config: Config) -> list:
@@ -24,7 +24,11 @@ def apply(results: Sequence, config: Config) -> list:
     for allow in config.allow:
         if allow not in used:
             _report(results, allow, config)
-    return [replace(r, checked=tuple(_severities(c, config.severity) for c in r.checked)) for r in results] if config.severity else results
+    return (
+        [replace(r, checked=tuple(_severities(c, config.severity) for c in r.checked)) for r in results]
+        if config.severity
+        else results
+    )
 
 
 def _allow(result, mine: Sequence[Allow], used: set[Allow], config: Config):
@@ -52,19 +56,32 @@ def _base(result, config: Config) -> int:
 
 def _report(results: list, allow: Allow, config: Config) -> None:
     """At the first schedule of the files it names, if all of them were decided."""
-    named = [n for n, r in enumerate(results) if r.checked and globs.matches(config.relative(r.path), allow.path)]
+    named = [
+        n for n, r in enumerate(results) if r.checked and globs.matches(config.relative(r.path), allow.path)
+    ]
     if not named or not all(decided(c, allow.code) for n in named for c in results[n].checked):
         return
     result = results[named[0]]
     base = _base(result, config)
-    d = Diagnostic("IL906", f"this waiver waives nothing: no `{allow.code}` that could be waived was found in {allow.path}",
-                   (Label(Span(base + allow.span.at, allow.span.width), ""),), "delete it", "warning", RULE)
+    d = Diagnostic(
+        "IL906",
+        f"this waiver waives nothing: no `{allow.code}` that could be waived was found in {allow.path}",
+        (Label(Span(base + allow.span.at, allow.span.width), ""),),
+        "delete it",
+        "warning",
+        RULE,
+    )
     first = result.checked[0]
-    results[named[0]] = replace(result, checked=(replace(first, warnings=(*first.warnings, d)), *result.checked[1:]))
+    results[named[0]] = replace(
+        result, checked=(replace(first, warnings=(*first.warnings, d)), *result.checked[1:])
+    )
 
 
 def _severities(checked: Checked, severity: dict[str, str]) -> Checked:
-    answers = tuple(replace(a, findings=tuple(f for g in a.findings if (f := _finding(g, severity)) is not None)) for a in checked.answers)
+    answers = tuple(
+        replace(a, findings=tuple(f for g in a.findings if (f := _finding(g, severity)) is not None))
+        for a in checked.answers
+    )
     warnings = tuple(d for e in checked.warnings if (d := _diagnostic(e, severity)) is not None)
     return replace(checked, answers=answers, warnings=warnings)
 

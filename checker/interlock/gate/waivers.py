@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..language.diagnostics import Diagnostic, InputError, Label
-from ..language.source import Source, Span
-from ..rules.finding import Finding
-from ..verdict import Answer, Checked, Verdict, Waived
-from . import mild
+from interlock.check.verdict import Answer, Checked, Verdict, Waived
+from interlock.gate import mild
+from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.finding import Finding
+from interlock.text.source import Source, Span
 
 RULE = "R-GATE-1"
 FORM = "write `# interlock: allow IL502 because the encoder is small`"
@@ -40,13 +40,30 @@ def read(source: Source) -> tuple[list[Waiver], list[Diagnostic]]:
         codes = tuple(dict.fromkeys(re.split(r"\s*,\s*", match[1])))
         for code in codes:
             if code not in mild.codes():
-                wrong.append(_warning(f"this waiver names `{code}`, which is no code", span, "", "`interlock explain` lists the codes"))
+                wrong.append(
+                    _warning(
+                        f"this waiver names `{code}`, which is no code",
+                        span,
+                        "",
+                        "`interlock explain` lists the codes",
+                    )
+                )
             elif not mild.is_mild(code):
-                refused.append(Diagnostic("IL907", mild.why_not(code), (Label(span, "waives it"),), mild.instead(code), rule="R-GATE-2"))
+                refused.append(
+                    Diagnostic(
+                        "IL907",
+                        mild.why_not(code),
+                        (Label(span, "waives it"),),
+                        mild.instead(code),
+                        rule="R-GATE-2",
+                    )
+                )
         if not match[2]:
             wrong.append(_warning("this waiver gives no reason, and waives nothing", span, "", FORM))
             continue
-        waivers.append(Waiver(tuple(c for c in codes if mild.is_mild(c)), match[2], _about(source, span), span))
+        waivers.append(
+            Waiver(tuple(c for c in codes if mild.is_mild(c)), match[2], _about(source, span), span)
+        )
     if refused:
         raise InputError(*refused)
     return waivers, wrong
@@ -63,14 +80,16 @@ def _ours(source: Source) -> Iterator[tuple[str, Span]]:
 
 def _about(source: Source, span: Span) -> int:
     line, column = source.line_column(span.at)
-    if source.line(line)[:column - 1].strip():
+    if source.line(line)[: column - 1].strip():
         return line
     while line <= source.line_count and source.line(line).lstrip().startswith("#"):
         line += 1
     return line
 
 
-def apply(checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Diagnostic]) -> tuple[Checked, ...]:
+def apply(
+    checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Diagnostic]
+) -> tuple[Checked, ...]:
     """Takes what is waived out of the findings, and reports waivers that are wrong or waive nothing (IL906)."""
     if not waivers and not wrong:
         return tuple(checked)
@@ -83,10 +102,19 @@ def apply(checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver],
         return found
 
     out = [_waive(c, source, allowed) for c in checked]
-    problems = [*wrong, *(_unused(w, code) for w in waivers for code in w.codes
-                          if (w, code) not in used and all(decided(c, code) for c in checked))]
+    problems = [
+        *wrong,
+        *(
+            _unused(w, code)
+            for w in waivers
+            for code in w.codes
+            if (w, code) not in used and all(decided(c, code) for c in checked)
+        ),
+    ]
     for d in sorted(problems, key=lambda d: d.labels[0].span.at):
-        mine = max((i for i, c in enumerate(out) if c.at <= d.labels[0].span.at), key=lambda i: out[i].at, default=0)
+        mine = max(
+            (i for i, c in enumerate(out) if c.at <= d.labels[0].span.at), key=lambda i: out[i].at, default=0
+        )
         if out:
             out[mine] = replace(out[mine], warnings=(*out[mine].warnings, d))
     return tuple(out)
@@ -94,7 +122,9 @@ def apply(checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver],
 
 def decided(checked: Checked, code: str) -> bool:
     """Whether a finding with this code would have been found: nothing is open, and a target was asked if it is one of a target."""
-    return checked.verdict is not Verdict.UNKNOWN and (code[:3] != "IL8" or any(a.target for a in checked.answers))
+    return checked.verdict is not Verdict.UNKNOWN and (
+        code[:3] != "IL8" or any(a.target for a in checked.answers)
+    )
 
 
 def take(checked: Checked, waiver_of) -> Checked:
@@ -108,16 +138,36 @@ def take(checked: Checked, waiver_of) -> Checked:
                 yield item
             else:
                 reason, span = found
-                waived.setdefault((item.code, item.message), Waived(item.code, item.message, reason, span.at, span.width))
+                waived.setdefault(
+                    (item.code, item.message), Waived(item.code, item.message, reason, span.at, span.width)
+                )
 
-    answers = tuple(replace(a, findings=tuple(kept(a.findings, lambda f, a=a: primary(f, a, checked), lambda f: not f.is_error))) for a in checked.answers)
-    warnings = tuple(kept(checked.warnings, lambda d: d.labels[0].span.at if d.labels else checked.at, lambda d: d.severity != "error"))
-    return replace(checked, answers=answers, warnings=warnings, waived=(*checked.waived, *waived.values())) if waived else checked
+    answers = tuple(
+        replace(
+            a,
+            findings=tuple(kept(a.findings, lambda f, a=a: primary(f, a, checked), lambda f: not f.is_error)),
+        )
+        for a in checked.answers
+    )
+    warnings = tuple(
+        kept(
+            checked.warnings,
+            lambda d: d.labels[0].span.at if d.labels else checked.at,
+            lambda d: d.severity != "error",
+        )
+    )
+    return (
+        replace(checked, answers=answers, warnings=warnings, waived=(*checked.waived, *waived.values()))
+        if waived
+        else checked
+    )
 
 
 def primary(finding: Finding, answer: Answer, checked: Checked) -> int:
     """The finding's primary place in the sources: of its first operation that is written, else of the schedule."""
-    places = (int(answer.program.order.at[m.row]) for m in finding.marks) if answer.program is not None else ()
+    places = (
+        (int(answer.program.order.at[m.row]) for m in finding.marks) if answer.program is not None else ()
+    )
     return next((at for at in places if at >= 0), checked.at)
 
 
@@ -133,8 +183,12 @@ def _waive(checked: Checked, source: Source, allowed) -> Checked:
 
 
 def _unused(waiver: Waiver, code: str) -> Diagnostic:
-    return _warning(f"this waiver waives nothing: there is no `{code}` here that could be waived", waiver.span, "",
-                    "delete it, or put it on the line of the finding, directly above, or at the schedule's line")
+    return _warning(
+        f"this waiver waives nothing: there is no `{code}` here that could be waived",
+        waiver.span,
+        "",
+        "delete it, or put it on the line of the finding, directly above, or at the schedule's line",
+    )
 
 
 def _warning(message: str, span: Span, label: str, help: str) -> Diagnostic:

@@ -10,16 +10,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..program.ir import WITH_MICROBATCH, Kind
+from interlock.program.ir import WITH_MICROBATCH, Kind
 
-WORDS = {"F": Kind.F, "B": Kind.B, "I": Kind.I, "W": Kind.W,
-         "SEND_F": Kind.SEND_F, "RECV_F": Kind.RECV_F, "SEND_B": Kind.SEND_B, "RECV_B": Kind.RECV_B,
-         "UNSHARD": Kind.UNSHARD, "RESHARD": Kind.RESHARD, "REDUCE_GRAD": Kind.REDUCE}
+WORDS = {
+    "F": Kind.F,
+    "B": Kind.B,
+    "I": Kind.I,
+    "W": Kind.W,
+    "SEND_F": Kind.SEND_F,
+    "RECV_F": Kind.RECV_F,
+    "SEND_B": Kind.SEND_B,
+    "RECV_B": Kind.RECV_B,
+    "UNSHARD": Kind.UNSHARD,
+    "RESHARD": Kind.RESHARD,
+    "REDUCE_GRAD": Kind.REDUCE,
+}
 OVERLAP = ")OVERLAP_F_B"
-EMPTY, BAD, PAIR = 253, 254, 255                # besides the values of Kind, in Cells.kind
+EMPTY, BAD, PAIR = 253, 254, 255  # besides the values of Kind, in Cells.kind
 
-_MAX_DIGITS = 9                                 # one more than the largest index needs; fits 32 bits
-_BLOCK = 1 << 16                                # cells scanned at a time: the columns stay in the cache
+_MAX_DIGITS = 9  # one more than the largest index needs; fits 32 bits
+_BLOCK = 1 << 16  # cells scanned at a time: the columns stay in the cache
 _HAS_MB = np.isin(np.arange(256), [int(k) for k in WITH_MICROBATCH])
 
 
@@ -45,7 +55,7 @@ class Cells:
 
 def scan(text: str) -> Cells:
     """Linear in time and memory, whatever the text. Expects no NUL."""
-    text = text.replace("\r\n", " \n")                          # same length: places stay
+    text = text.replace("\r\n", " \n")  # same length: places stay
     if text.startswith("\ufeff"):
         text = " " + text[1:]
     chars = np.frombuffer(text.encode("latin-1", "replace") + bytes(16), dtype=np.uint8)
@@ -76,25 +86,31 @@ def _strip(text: str, chars: np.ndarray, start: np.ndarray, end: np.ndarray) -> 
     """Moves `start` and `end` over blanks, in place."""
     blank = np.zeros(256, dtype=bool)
     blank[[ord(" "), ord("\t")]] = True
-    for edge, step, offset in ((end, -1, -1), (start, 1, 0)):          # `end` first: an empty cell stays at its comma
+    for edge, step, offset in ((end, -1, -1), (start, 1, 0)):  # `end` first: an empty cell stays at its comma
         rows = np.flatnonzero(blank[chars[edge + offset]] & (start < end))
         for _ in range(64):
             if not len(rows):
                 break
             edge[rows] += step
             rows = rows[blank[chars[edge[rows] + offset]] & (start[rows] < end[rows])]
-        for row in rows.tolist():                               # a long run of blanks
-            cell = text[start[row]:end[row]]
-            edge[row] = start[row] + len(cell) - len(cell.lstrip(" \t")) if step > 0 else start[row] + len(cell.rstrip(" \t"))
+        for row in rows.tolist():  # a long run of blanks
+            cell = text[start[row] : end[row]]
+            edge[row] = (
+                start[row] + len(cell) - len(cell.lstrip(" \t"))
+                if step > 0
+                else start[row] + len(cell.rstrip(" \t"))
+            )
 
 
-def _operations(chars: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _operations(
+    chars: np.ndarray, start: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Kind, stage and microbatch (-1: none) of the texts [start, end); kind BAD where the text is no operation."""
     n = len(start)
     stage, word = np.zeros(n, np.int32), start.copy()
     run = np.ones(n, dtype=bool)
     for _ in range(_MAX_DIGITS):
-        digit = chars[word] - np.uint8(48)                      # wraps: above 9 for anything but a digit
+        digit = chars[word] - np.uint8(48)  # wraps: above 9 for anything but a digit
         run &= (digit <= 9) & (word < end)
         if not run.any():
             break
@@ -108,12 +124,17 @@ def _operations(chars: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[
         run &= (digit <= 9) & (stop > word)
         if not run.any():
             break
-        mb += np.where(run, digit, 0) * np.int32(10 ** power)
+        mb += np.where(run, digit, 0) * np.int32(10**power)
         stop -= run
 
     kind = _words(chars, word, stop - word)
     zero = chars[start] == ord("0"), chars[stop] == ord("0")
-    good = (word > start) & ~(zero[0] & (word - start > 1)) & ~(zero[1] & (end - stop > 1)) & (_HAS_MB[kind] == (stop < end))
+    good = (
+        (word > start)
+        & ~(zero[0] & (word - start > 1))
+        & ~(zero[1] & (end - stop > 1))
+        & (_HAS_MB[kind] == (stop < end))
+    )
     kind[~good] = BAD
     mb[stop == end] = -1
     return kind, stage, mb
@@ -148,7 +169,7 @@ def _overlaps(chars: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np
     semicolon = np.append(np.flatnonzero(chars[first:last] == ord(";")) + first, [last, last])
     i = np.searchsorted(semicolon, start[rows])
     middle, after = semicolon[i], semicolon[i + 1]
-    one = (middle < end[rows]) & (after >= end[rows])           # exactly one semicolon
+    one = (middle < end[rows]) & (after >= end[rows])  # exactly one semicolon
     rows, middle = rows[one], middle[one]
     a = _operations(chars, start[rows] + 1, middle)
     b = _operations(chars, middle + 1, end[rows] - size)

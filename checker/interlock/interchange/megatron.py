@@ -8,16 +8,18 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.source import Source, Span
-from .sched_text import commented, identifier
+from interlock.language.unparse import commented, identifier
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Source, Span
 
 MAX_TEXT = 1 << 20
-MAX_ITEMS = 100_000                             # layers of a model
+MAX_ITEMS = 100_000  # layers of a model
 MAX_RANKS = 65_536
 _ITEMS = "EtmL"
 _NAMES = {"E": "embed", "t": "decoder", "m": "mtp", "L": "loss"}
-_TOKEN = re.compile(r"[ \t,]*(?:(?P<item>[EtmL])|(?P<mark>[|()])|(?P<count>\*[ \t]*(?P<digits>[0-9]+))|(?P<bad>.)|\Z)", re.S)
+_TOKEN = re.compile(
+    r"[ \t,]*(?:(?P<item>[EtmL])|(?P<mark>[|()])|(?P<count>\*[ \t]*(?P<digits>[0-9]+))|(?P<bad>.)|\Z)", re.S
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Layout:
 
 # -- layout strings ------------------------------------------------------------------------------------------------------
 
+
 def read_layout(source: Source, asked: Asked = Asked(), start: int = 0, end: int | None = None) -> Layout:
     """A layout string, or `[start, end)` of the source, in full. Raises InputError (IL104, IL106, IL111, IL214).
 
@@ -59,7 +62,9 @@ def read_layout(source: Source, asked: Asked = Asked(), start: int = 0, end: int
     """
     text = source.text[:end]
     if len(text) - start > MAX_TEXT:
-        raise error("IL104", f"the layout is longer than {MAX_TEXT >> 20} MiB", help="write repetitions as `(tt|)*30`")
+        raise error(
+            "IL104", f"the layout is longer than {MAX_TEXT >> 20} MiB", help="write repetitions as `(tt|)*30`"
+        )
     if not text[start:].strip(" \t,\r\n"):
         raise error("IL106", "the layout is empty", help="write the items of each stage: `Et*3|(tt|)*29,m|L`")
     items = _expand(_Reader(source, start, len(text.rstrip(" \t\r\n"))).sequence())
@@ -108,17 +113,32 @@ class _Reader:
         self._next()
         while self.text != ")":
             if self.text == "(":
-                raise InputError(Diagnostic("IL111", "a group within a group", (Label(self.span), Label(opened, "the group it stands in")),
-                                            "write the inner group out: groups do not nest"))
+                raise InputError(
+                    Diagnostic(
+                        "IL111",
+                        "a group within a group",
+                        (Label(self.span), Label(opened, "the group it stands in")),
+                        "write the inner group out: groups do not nest",
+                    )
+                )
             if not self.kind:
-                raise error("IL111", "a group without its end", opened, help="close it and say how often: `(tt|)*29`")
+                raise error(
+                    "IL111", "a group without its end", opened, help="close it and say how often: `(tt|)*29`"
+                )
             inner.append(self._item())
         closed = self.span
         self._next()
         if not inner:
-            raise error("IL111", "an empty group", opened.to(closed), help="delete it, or write its items: `(tt|)*29`")
+            raise error(
+                "IL111", "an empty group", opened.to(closed), help="delete it, or write its items: `(tt|)*29`"
+            )
         if self.kind != "count":
-            raise error("IL111", "a group without a count", opened.to(closed), help="say how often it comes, `(tt|)*29`, or delete the parentheses")
+            raise error(
+                "IL111",
+                "a group without a count",
+                opened.to(closed),
+                help="say how often it comes, `(tt|)*29`, or delete the parentheses",
+            )
         return inner, self._count(opened.to(closed)), opened.to(closed)
 
     def _count(self, of: Span) -> int:
@@ -127,31 +147,64 @@ class _Reader:
         span, digits = self.span, self.digits
         number = int(digits) if len(digits) < 12 else MAX_ITEMS + 1
         if number == 0:
-            raise error("IL111", f"`{self._source.text[of.at - self._source.base:span.at - self._source.base + span.width]}` comes 0 times",
-                        of.to(span), help="delete it, or correct the count: Megatron drops such an item without a word")
+            raise error(
+                "IL111",
+                f"`{self._source.text[of.at - self._source.base : span.at - self._source.base + span.width]}` comes 0 times",
+                of.to(span),
+                help="delete it, or correct the count: Megatron drops such an item without a word",
+            )
         if number > MAX_ITEMS:
-            raise error("IL104", f"a count of {digits[:20]} is above {MAX_ITEMS:,}", span, help="a model has at most 100,000 layers")
+            raise error(
+                "IL104",
+                f"a count of {digits[:20]} is above {MAX_ITEMS:,}",
+                span,
+                help="a model has at most 100,000 layers",
+            )
         self._next()
         if self.kind == "count":
-            raise error("IL111", "a count after a count", self.span, help="multiply the two, or write the item again: `t*2t*3`")
+            raise error(
+                "IL111",
+                "a count after a count",
+                self.span,
+                help="multiply the two, or write the item again: `t*2t*3`",
+            )
         if self.kind == "bad" and self.text.isdigit():
-            raise error("IL111", "a comma or a blank within a count", self.span,
-                        help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count without")
+            raise error(
+                "IL111",
+                "a comma or a blank within a count",
+                self.span,
+                help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count without",
+            )
         return number
 
     def _wrong(self) -> InputError:
         text = self.text if self.text.isprintable() else ascii(self.text)[1:-1]
         if self.kind == "count":
-            return error("IL111", "a count with nothing before it", self.span, help="a count follows an item or a group: `t*3`, `(tt|)*29`")
+            return error(
+                "IL111",
+                "a count with nothing before it",
+                self.span,
+                help="a count follows an item or a group: `t*3`, `(tt|)*29`",
+            )
         if text == ")":
-            return error("IL111", "`)` closes no group", self.span, help="delete it, or open the group: `(tt|)*29`")
+            return error(
+                "IL111", "`)` closes no group", self.span, help="delete it, or open the group: `(tt|)*29`"
+            )
         if text == "*":
             return error("IL111", "`*` without a number", self.span, help="say how often: `t*3`")
         if text.isdigit():
-            return error("IL111", f"the number `{text}` stands alone", self.span, help="a count follows `*`: `t*3`")
+            return error(
+                "IL111", f"the number `{text}` stands alone", self.span, help="a count follows `*`: `t*3`"
+            )
         letter = next((c for c in _ITEMS if c.lower() == text.lower()), None)
-        return error("IL111", f"`{text}` is no item of a layout", self.span,
-                     help=f"`{letter}` was meant, perhaps: capitals count" if letter else "the items are E (embedding), t (decoder layer), m (MTP layer), L (loss), and `|` between stages")
+        return error(
+            "IL111",
+            f"`{text}` is no item of a layout",
+            self.span,
+            help=f"`{letter}` was meant, perhaps: capitals count"
+            if letter
+            else "the items are E (embedding), t (decoder layer), m (MTP layer), L (loss), and `|` between stages",
+        )
 
 
 def _expand(sequence: list) -> list[tuple[str, Span]]:
@@ -159,7 +212,12 @@ def _expand(sequence: list) -> list[tuple[str, Span]]:
 
     def one(item: str, count: int, span: Span) -> None:
         if len(out) + count > MAX_ITEMS:
-            raise error("IL104", f"the layout comes to more than {MAX_ITEMS:,} items", span, help="a model has at most 100,000 layers")
+            raise error(
+                "IL104",
+                f"the layout comes to more than {MAX_ITEMS:,} items",
+                span,
+                help="a model has at most 100,000 layers",
+            )
         out.extend([(item, span)] * count)
 
     for what, count, span in sequence:
@@ -176,12 +234,14 @@ def _stages(items: list[tuple[str, Span]]) -> tuple[list[str], list[Span | None]
     stages, spans = [""], [None]
     for text, span in items:
         if text == "|":
-            spans[-1] = spans[-1] or span                        # of an empty stage, the bar that ends it
+            spans[-1] = spans[-1] or span  # of an empty stage, the bar that ends it
             stages.append("")
             spans.append(None)
         else:
             stages[-1] += text
-            spans[-1] = span if spans[-1] is None else spans[-1].to(span) if span.at >= spans[-1].at else spans[-1]
+            spans[-1] = (
+                span if spans[-1] is None else spans[-1].to(span) if span.at >= spans[-1].at else spans[-1]
+            )
     if spans[-1] is None:
         spans[-1] = items[-1][1]
     return stages, spans
@@ -193,17 +253,50 @@ def _check_items(stages: list[str], spans: list[Span]) -> None:
     place = lambda at: spans[bisect_right(ends, at)]
     for letter, what in (("E", "embedding"), ("L", "loss")):
         if whole.count(letter) > 1:
-            raise error("IL214", f"the layout has {whole.count(letter)} `{letter}`, and the {what} comes once", place(whole.index(letter, whole.index(letter) + 1)), "again here", f"keep {'the first' if letter == 'E' else 'the last'} of them")
+            raise error(
+                "IL214",
+                f"the layout has {whole.count(letter)} `{letter}`, and the {what} comes once",
+                place(whole.index(letter, whole.index(letter) + 1)),
+                "again here",
+                f"keep {'the first' if letter == 'E' else 'the last'} of them",
+            )
     if "E" not in whole:
-        raise error("IL214", "the layout has no embedding", spans[0], "the first stage", f"begin with `E`: `E{stages[0]}`")
+        raise error(
+            "IL214",
+            "the layout has no embedding",
+            spans[0],
+            "the first stage",
+            f"begin with `E`: `E{stages[0]}`",
+        )
     if "L" not in whole:
-        raise error("IL214", "the layout has no loss", spans[-1], "the last stage", f"end with `L`: `{stages[-1]}L`" if len(stages[-1]) < 40 else "end with `L`")
+        raise error(
+            "IL214",
+            "the layout has no loss",
+            spans[-1],
+            "the last stage",
+            f"end with `L`: `{stages[-1]}L`" if len(stages[-1]) < 40 else "end with `L`",
+        )
     if whole[0] != "E":
-        raise error("IL214", f"`{whole[0]}` stands before the embedding", place(0), help="begin with `E`: the embedding is the model's first layer")
+        raise error(
+            "IL214",
+            f"`{whole[0]}` stands before the embedding",
+            place(0),
+            help="begin with `E`: the embedding is the model's first layer",
+        )
     if whole[-1] != "L":
-        raise error("IL214", f"`{whole[-1]}` stands after the loss", place(len(whole) - 1), help="end with `L`: the loss is the model's last layer")
-    if "t" in whole[max(whole.find("m"), 0):] and "m" in whole:
-        raise error("IL214", "a decoder layer stands after an MTP layer", place(whole.rindex("t")), help="put every `m` after the last `t`")
+        raise error(
+            "IL214",
+            f"`{whole[-1]}` stands after the loss",
+            place(len(whole) - 1),
+            help="end with `L`: the loss is the model's last layer",
+        )
+    if "t" in whole[max(whole.find("m"), 0) :] and "m" in whole:
+        raise error(
+            "IL214",
+            "a decoder layer stands after an MTP layer",
+            place(whole.rindex("t")),
+            help="put every `m` after the last `t`",
+        )
 
 
 def _check_asked(layout: Layout, asked: Asked, whole: Span) -> None:
@@ -212,25 +305,52 @@ def _check_asked(layout: Layout, asked: Asked, whole: Span) -> None:
         raise error("IL104", f"{ranks} ranks are asked", help=f"ask for 1 to {MAX_RANKS:,}")
     if n % ranks:
         near = n // ranks * ranks or ranks
-        raise error("IL214", f"the layout has {n} stages, and {ranks} ranks take a multiple of {ranks}", whole,
-                    help=f"write {near if near == n - n % ranks and near else ranks} or {near + ranks} stages, or ask for a number of ranks that divides {n}")
+        raise error(
+            "IL214",
+            f"the layout has {n} stages, and {ranks} ranks take a multiple of {ranks}",
+            whole,
+            help=f"write {near if near == n - n % ranks and near else ranks} or {near + ranks} stages, or ask for a number of ranks that divides {n}",
+        )
     if asked.layers is not None and layout.count("t") != asked.layers:
-        raise error("IL214", f"the layout has {layout.count('t')} decoder layers, and {asked.layers} are asked", whole,
-                    help=f"{'add' if layout.count('t') < asked.layers else 'take out'} {abs(layout.count('t') - asked.layers)} `t`")
+        raise error(
+            "IL214",
+            f"the layout has {layout.count('t')} decoder layers, and {asked.layers} are asked",
+            whole,
+            help=f"{'add' if layout.count('t') < asked.layers else 'take out'} {abs(layout.count('t') - asked.layers)} `t`",
+        )
     if asked.mtp is not None and layout.count("m") != asked.mtp:
-        raise error("IL214", f"the layout has {layout.count('m')} MTP layers, and {asked.mtp} are asked", whole,
-                    help=f"{'add' if layout.count('m') < asked.mtp else 'take out'} {abs(layout.count('m') - asked.mtp)} `m`")
+        raise error(
+            "IL214",
+            f"the layout has {layout.count('m')} MTP layers, and {asked.mtp} are asked",
+            whole,
+            help=f"{'add' if layout.count('m') < asked.mtp else 'take out'} {abs(layout.count('m') - asked.mtp)} `m`",
+        )
     holding = [s for s, items in enumerate(layout.stages) if "m" in items]
     if len(holding) > 1:
-        raise error("IL214", f"the MTP layers lie in stages {holding[0]} and {holding[1]}", layout.spans[holding[1]], help="put all of them into one stage")
+        raise error(
+            "IL214",
+            f"the MTP layers lie in stages {holding[0]} and {holding[1]}",
+            layout.spans[holding[1]],
+            help="put all of them into one stage",
+        )
     for s in holding:
         rank, chunk = s % ranks, s // ranks
         if chunk != layout.chunks - 1:
-            raise error("IL214", f"the MTP layers lie in stage {s}, which is chunk {chunk} of rank {rank}", layout.spans[s],
-                        help=f"put them into the last chunk: {_stage_range(n - ranks + 1, n - 1)}")
+            raise error(
+                "IL214",
+                f"the MTP layers lie in stage {s}, which is chunk {chunk} of rank {rank}",
+                layout.spans[s],
+                help=f"put them into the last chunk: {_stage_range(n - ranks + 1, n - 1)}",
+            )
         if rank == 0:
-            raise error("IL214", f"the MTP layers lie in stage {s}, which is on the first rank", layout.spans[s],
-                        help=f"put them into a later stage of the last chunk: {_stage_range(n - ranks + 1, n - 1)}" if ranks > 1 else "MTP layers want 2 ranks or more")
+            raise error(
+                "IL214",
+                f"the MTP layers lie in stage {s}, which is on the first rank",
+                layout.spans[s],
+                help=f"put them into a later stage of the last chunk: {_stage_range(n - ranks + 1, n - 1)}"
+                if ranks > 1
+                else "MTP layers want 2 ranks or more",
+            )
 
 
 def _stage_range(first: int, last: int) -> str:
@@ -241,14 +361,23 @@ def _empty(layout: Layout):
     holders = next(s for s, items in enumerate(layout.stages) if "L" in items)
     for s, items in enumerate(layout.stages):
         if not items and s == len(layout.stages) - 1:
-            yield Diagnostic("IL205", f"the last stage is empty: the loss is in stage {holders}, on rank {holders % layout.ranks}, not on the last rank", (Label(layout.spans[s], "the last stage follows"),),
-                             "move `L` into the last stage; Megatron accepts this layout, and its last rank then has no loss")
+            yield Diagnostic(
+                "IL205",
+                f"the last stage is empty: the loss is in stage {holders}, on rank {holders % layout.ranks}, not on the last rank",
+                (Label(layout.spans[s], "the last stage follows"),),
+                "move `L` into the last stage; Megatron accepts this layout, and its last rank then has no loss",
+            )
         elif not items:
-            yield Diagnostic("IL205", f"stage {s} is empty, and every stage of a schedule has a layer", (Label(layout.spans[s], "it ends here"),),
-                             "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its input on")
+            yield Diagnostic(
+                "IL205",
+                f"stage {s} is empty, and every stage of a schedule has a layer",
+                (Label(layout.spans[s], "it ends here"),),
+                "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its input on",
+            )
 
 
 # -- a schedule ----------------------------------------------------------------------------------------------------------
+
 
 def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
     """The `.sched` text of a layout: Megatron's order over its stages. Raises InputError (IL205: an empty stage; IL214: microbatches)."""
@@ -256,28 +385,59 @@ def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
         raise InputError(*layout.notes[:20])
     ranks, chunks = layout.ranks, layout.chunks
     if chunks > 1 and ranks == 1:
-        raise error("IL214", f"{chunks} stages on one rank", help="ask for 2 ranks or more: Megatron interleaves over several")
+        raise error(
+            "IL214",
+            f"{chunks} stages on one rank",
+            help="ask for 2 ranks or more: Megatron interleaves over several",
+        )
     if microbatches is None:
         microbatches = 2 * ranks
     if not 1 <= microbatches <= 10_000_000:
         raise error("IL104", f"{microbatches} microbatches are asked", help="ask for 1 to 10,000,000")
     if chunks > 1 and microbatches % ranks:
         low = microbatches // ranks * ranks
-        raise error("IL214", f"{microbatches} microbatches are no multiple of {ranks} ranks",
-                    help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes whole rounds")
+        raise error(
+            "IL214",
+            f"{microbatches} microbatches are no multiple of {ranks} ranks",
+            help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes whole rounds",
+        )
     groups = [(_NAMES[i], layout.count(i)) for i in _ITEMS if layout.count(i)]
-    layers = [f"    layer {i} {{ }}" if i in ("embed", "loss") else f"    layers {i}[{n}] {{ }}" for i, n in groups]
+    layers = [
+        f"    layer {i} {{ }}" if i in ("embed", "loss") else f"    layers {i}[{n}] {{ }}" for i, n in groups
+    ]
     skeleton = "1f1b" if chunks == 1 else "interleaved"
     sizes = [str(len(s)) for s in layout.stages]
     first = f"chunks: {chunks}, " if chunks > 1 else ""
     region = f"    pipeline = {', '.join(i for i, _ in groups)} : {skeleton}({first}partition: ["
     partition = [f"{region}{', '.join(sizes)}])"]
     if len(partition[0]) > 100:
-        partition = [region, *textwrap.wrap(", ".join(sizes), 100, initial_indent="      ", subsequent_indent="      "), "    ])"]
-    return "\n".join([
-        *commented([f"Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout \"{_short(layout)}\""]),
-        f"schedule {identifier(name)} {{", f"  ranks {ranks}", f"  microbatches {microbatches}", "", "  model {", *layers, "  }", "", "  cut {",
-        *partition, "  }", "}", ""])
+        partition = [
+            region,
+            *textwrap.wrap(", ".join(sizes), 100, initial_indent="      ", subsequent_indent="      "),
+            "    ])",
+        ]
+    return "\n".join(
+        [
+            *commented(
+                [
+                    f'Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout "{_short(layout)}"'
+                ]
+            ),
+            f"schedule {identifier(name)} {{",
+            f"  ranks {ranks}",
+            f"  microbatches {microbatches}",
+            "",
+            "  model {",
+            *layers,
+            "  }",
+            "",
+            "  cut {",
+            *partition,
+            "  }",
+            "}",
+            "",
+        ]
+    )
 
 
 def _short(layout: Layout) -> str:
@@ -292,6 +452,6 @@ def _short(layout: Layout) -> str:
         if j - i >= 2 and bar:
             out += f"({squeeze(stages[i])}|)*{j - i + 1}"
         else:
-            out += "|".join(squeeze(s) for s in stages[i:j + 1]) + "|" * bar
+            out += "|".join(squeeze(s) for s in stages[i : j + 1]) + "|" * bar
         i = j + 1
     return out

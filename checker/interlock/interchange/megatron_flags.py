@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.source import Source, Span
-from .megatron import MAX_ITEMS, MAX_RANKS, MAX_TEXT, Asked, Layout, read_layout
+from interlock.interchange.megatron import MAX_ITEMS, MAX_RANKS, MAX_TEXT, Asked, Layout, read_layout
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Source, Span
 
 _FLAGS = {
-    "--num-layers": "layers", "--pipeline-model-parallel-size": "ranks", "--num-layers-per-virtual-pipeline-stage": "per_stage",
-    "--num-virtual-stages-per-pipeline-rank": "chunks", "--decoder-first-pipeline-num-layers": "first", "--decoder-last-pipeline-num-layers": "last",
-    "--mtp-num-layers": "mtp", "--account-for-embedding-in-pipeline-split": "embedding", "--account-for-loss-in-pipeline-split": "loss",
+    "--num-layers": "layers",
+    "--pipeline-model-parallel-size": "ranks",
+    "--num-layers-per-virtual-pipeline-stage": "per_stage",
+    "--num-virtual-stages-per-pipeline-rank": "chunks",
+    "--decoder-first-pipeline-num-layers": "first",
+    "--decoder-last-pipeline-num-layers": "last",
+    "--mtp-num-layers": "mtp",
+    "--account-for-embedding-in-pipeline-split": "embedding",
+    "--account-for-loss-in-pipeline-split": "loss",
     "--pipeline-model-parallel-layout": "layout",
 }
 _SWITCHES = {"embedding", "loss"}
@@ -23,7 +29,7 @@ _NO_LAYERS = "leave it out: only flags that place layers are read"
 class _Flag:
     value: int
     span: Span
-    at: tuple[int, int] = (0, 0)                # of a layout: where it stands
+    at: tuple[int, int] = (0, 0)  # of a layout: where it stands
 
 
 def read_flags(source: Source, asked: Asked = Asked()) -> Layout:
@@ -32,33 +38,64 @@ def read_flags(source: Source, asked: Asked = Asked()) -> Layout:
     value = lambda name: flags[name].value if name in flags else None
     whole = Span(source.base, max(len(source.text.rstrip()), 1))
     if "ranks" not in flags:
-        raise error("IL111", "the flags give no number of ranks", whole, help="add `--pipeline-model-parallel-size 4`, say")
+        raise error(
+            "IL111",
+            "the flags give no number of ranks",
+            whole,
+            help="add `--pipeline-model-parallel-size 4`, say",
+        )
     if asked.ranks not in (None, value("ranks")):
-        raise error("IL214", f"the flags give {value('ranks')} ranks, and {asked.ranks} are asked", flags["ranks"].span,
-                    help="ask for the same number, or leave it out")
+        raise error(
+            "IL214",
+            f"the flags give {value('ranks')} ranks, and {asked.ranks} are asked",
+            flags["ranks"].span,
+            help="ask for the same number, or leave it out",
+        )
     if not 1 <= value("ranks") <= MAX_RANKS:
-        raise error("IL104", f"{value('ranks')} ranks are asked", flags["ranks"].span, help=f"ask for 1 to {MAX_RANKS:,}")
+        raise error(
+            "IL104",
+            f"{value('ranks')} ranks are asked",
+            flags["ranks"].span,
+            help=f"ask for 1 to {MAX_RANKS:,}",
+        )
     if "layout" in flags:
         return _layout_of_flags(source, flags, asked)
     if "layers" not in flags:
         raise error("IL111", "the flags give no number of layers", whole, help="add `--num-layers 32`, say")
     if not 1 <= value("layers") <= MAX_ITEMS:
-        raise error("IL104", f"{value('layers')} layers are asked", flags["layers"].span, help=f"ask for 1 to {MAX_ITEMS:,}")
+        raise error(
+            "IL104",
+            f"{value('layers')} layers are asked",
+            flags["layers"].span,
+            help=f"ask for 1 to {MAX_ITEMS:,}",
+        )
     for name, number in (("layers", asked.layers), ("mtp", asked.mtp)):
         if number is not None and number != (value(name) or 0):
-            raise error("IL214", f"the flags give {value(name) or 0} {'MTP ' if name == 'mtp' else ''}layers, and {number} are asked", flags[name].span if name in flags else whole,
-                        help="ask for the same number, or leave it out")
+            raise error(
+                "IL214",
+                f"the flags give {value(name) or 0} {'MTP ' if name == 'mtp' else ''}layers, and {number} are asked",
+                flags[name].span if name in flags else whole,
+                help="ask for the same number, or leave it out",
+            )
     per_chunk, chunks = _split(flags)
     return _built(flags, per_chunk, chunks)
 
 
 def _flags(source: Source) -> dict[str, _Flag]:
     if len(source.text) > MAX_TEXT:
-        raise error("IL104", f"the flags are longer than {MAX_TEXT >> 20} MiB", help="give the flags that place layers only")
+        raise error(
+            "IL104",
+            f"the flags are longer than {MAX_TEXT >> 20} MiB",
+            help="give the flags that place layers only",
+        )
     words = [(m[0], m.start()) for m in re.finditer(r"[^\s=]+|=", source.text)]
     words = [w for i, w in enumerate(words) if w[0] != "=" or i == 0 or not words[i - 1][0].startswith("--")]
     if not words:
-        raise error("IL106", "there are no flags", help="write `--num-layers 32 --pipeline-model-parallel-size 4`, say")
+        raise error(
+            "IL106",
+            "there are no flags",
+            help="write `--num-layers 32 --pipeline-model-parallel-size 4`, say",
+        )
     out: dict[str, _Flag] = {}
     i = 0
     while i < len(words):
@@ -67,24 +104,49 @@ def _flags(source: Source) -> dict[str, _Flag]:
         name = _FLAGS.get(text)
         if name is None:
             from difflib import get_close_matches
+
             near = get_close_matches(text[:80], _FLAGS, n=1, cutoff=0.8)
             shown = text if len(text) <= 60 else f"{text[:60]}.."
-            raise error("IL111", f"`{shown}` is no flag that places layers", span, help=f"`{near[0]}` was meant, perhaps" if near else _NO_LAYERS)
+            raise error(
+                "IL111",
+                f"`{shown}` is no flag that places layers",
+                span,
+                help=f"`{near[0]}` was meant, perhaps" if near else _NO_LAYERS,
+            )
         if name in out:
-            raise InputError(Diagnostic("IL111", f"`{text}` is given twice", (Label(span), Label(out[name].span, "and here")), "delete one of them"))
+            raise InputError(
+                Diagnostic(
+                    "IL111",
+                    f"`{text}` is given twice",
+                    (Label(span), Label(out[name].span, "and here")),
+                    "delete one of them",
+                )
+            )
         if name in _SWITCHES:
             out[name] = _Flag(1, span)
             i += 1
             continue
         if i + 1 == len(words) or words[i + 1][0].startswith("--"):
-            raise error("IL111", f"`{text}` has no value", span, help="write a layout after it" if name == "layout" else f"write a number after it: `{text} 4`")
+            raise error(
+                "IL111",
+                f"`{text}` has no value",
+                span,
+                help="write a layout after it"
+                if name == "layout"
+                else f"write a number after it: `{text} 4`",
+            )
         word, start = words[i + 1]
         both = span.to(Span(source.base + start, len(word)))
         if name == "layout":
             quoted = len(word) > 1 and word[0] in "\"'" and word[-1] == word[0]
             out[name] = _Flag(0, both, (start + quoted, start + len(word) - quoted))
         elif not re.fullmatch("[0-9]{1,9}", word):
-            raise error("IL111", f"`{word[:40]}` is no number", Span(source.base + start, len(word)), help=f"write a whole number: `{text} 4`")
+            raise error(
+                "IL111",
+                f"`{word[:40]}` is no number",
+                Span(source.base + start, len(word)),
+                help=f"write a whole number: `{text} 4`",
+            )
         else:
             out[name] = _Flag(int(word), both)
         i += 2
@@ -94,13 +156,24 @@ def _flags(source: Source) -> dict[str, _Flag]:
 def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: Asked) -> Layout:
     for name in ("per_stage", "chunks", "first", "last", "embedding", "loss"):
         if name in flags:
-            raise InputError(Diagnostic("IL111", "a layout says where every layer is, and this flag says it again", (Label(flags[name].span), Label(flags["layout"].span, "the layout")),
-                                        "delete one of the two"))
+            raise InputError(
+                Diagnostic(
+                    "IL111",
+                    "a layout says where every layer is, and this flag says it again",
+                    (Label(flags[name].span), Label(flags["layout"].span, "the layout")),
+                    "delete one of the two",
+                )
+            )
     value = lambda name: flags[name].value if name in flags else None
     start, end = flags["layout"].at
     layers = value("layers") if asked.layers is None else asked.layers
     mtp = value("mtp") if asked.mtp is None else asked.mtp
-    return read_layout(source, Asked(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None), start, end)
+    return read_layout(
+        source,
+        Asked(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None),
+        start,
+        end,
+    )
 
 
 def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
@@ -111,37 +184,78 @@ def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
     for name in ("first", "last"):
         for other in ("embedding", "loss"):
             _together(flags, name, other, "Megatron does not combine the two")
-        _together(flags, name, "per_stage", "Megatron wants `--num-virtual-stages-per-pipeline-rank` where the split is uneven")
+        _together(
+            flags,
+            name,
+            "per_stage",
+            "Megatron wants `--num-virtual-stages-per-pipeline-rank` where the split is uneven",
+        )
     counted = layers + ("embedding" in flags) + ("loss" in flags)
     items = [counted // ranks] * ranks
     if first is not None or last is not None:
         if ranks == 1 or ranks == 2 and first is not None and last is not None and first + last != layers:
             built = sum(x for x in (first, last) if x is not None)
-            raise _lost(layers, built, flags["first" if first is not None else "last"].span, f"{ranks} rank{'s' * (ranks > 1)} hold {built} of them", "give numbers that sum to the layers asked")
+            raise _lost(
+                layers,
+                built,
+                flags["first" if first is not None else "last"].span,
+                f"{ranks} rank{'s' * (ranks > 1)} hold {built} of them",
+                "give numbers that sum to the layers asked",
+            )
         left = layers - (first or 0) - (last or 0)
         between = ranks - (first is not None) - (last is not None)
         if left < 0 or between and left % between:
             built = max((first or 0) + (last or 0) + max(left, 0) // max(between, 1) * between, 0)
-            raise _lost(layers, built, flags["layers"].span, f"{max(left, 0)} layers are left for {between} ranks", _multiples(left, between) if left >= 0 else "the first and the last rank take more than there are")
+            raise _lost(
+                layers,
+                built,
+                flags["layers"].span,
+                f"{max(left, 0)} layers are left for {between} ranks",
+                _multiples(left, between)
+                if left >= 0
+                else "the first and the last rank take more than there are",
+            )
         items = [left // between if between else 0] * ranks
         items[0] = items[0] if first is None else first
         items[-1] = items[-1] if last is None else last
     elif counted % ranks:
-        what = f"{counted} layers (with the embedding or the loss)" if counted != layers else f"{layers} layers"
-        raise _lost(layers, _whole(counted // ranks, flags, ranks) - (counted - layers), flags["layers"].span, f"{what} on {ranks} ranks", _multiples(counted, ranks))
+        what = (
+            f"{counted} layers (with the embedding or the loss)" if counted != layers else f"{layers} layers"
+        )
+        raise _lost(
+            layers,
+            _whole(counted // ranks, flags, ranks) - (counted - layers),
+            flags["layers"].span,
+            f"{what} on {ranks} ranks",
+            _multiples(counted, ranks),
+        )
     chunks = value("chunks") or 1
     if "chunks" in flags and not value("chunks"):
         raise error("IL111", "0 chunks a rank are asked", flags["chunks"].span, help="write 1 or more")
     if "per_stage" in flags:
         per = value("per_stage")
         if not per:
-            raise error("IL111", "0 layers a stage are asked", flags["per_stage"].span, help="write 1 or more")
+            raise error(
+                "IL111", "0 layers a stage are asked", flags["per_stage"].span, help="write 1 or more"
+            )
         if items[0] % per:
-            raise _lost(layers, items[0] // per * per * ranks - (counted - layers), flags["per_stage"].span, f"{items[0]} layers a rank, in stages of {per}", _multiples(items[0], per))
+            raise _lost(
+                layers,
+                items[0] // per * per * ranks - (counted - layers),
+                flags["per_stage"].span,
+                f"{items[0]} layers a rank, in stages of {per}",
+                _multiples(items[0], per),
+            )
         chunks = items[0] // per
     for r, number in enumerate(items):
         if number % chunks:
-            raise _lost(layers, sum(n // chunks * chunks for n in items) - (counted - layers), flags["chunks"].span, f"{number} layers on rank {r} in {chunks} chunks", _multiples(number, chunks))
+            raise _lost(
+                layers,
+                sum(n // chunks * chunks for n in items) - (counted - layers),
+                flags["chunks"].span,
+                f"{number} layers on rank {r} in {chunks} chunks",
+                _multiples(number, chunks),
+            )
     return items, chunks
 
 
@@ -162,27 +276,48 @@ def _multiples(number: int, of: int) -> str:
 
 def _together(flags: dict[str, _Flag], a: str, b: str, why: str) -> None:
     if a in flags and b in flags:
-        raise InputError(Diagnostic("IL111", why, (Label(flags[b].span), Label(flags[a].span, "with this one")), "keep one of the two"))
+        raise InputError(
+            Diagnostic(
+                "IL111",
+                why,
+                (Label(flags[b].span), Label(flags[a].span, "with this one")),
+                "keep one of the two",
+            )
+        )
 
 
 def _built(flags: dict[str, _Flag], per_rank: list[int], chunks: int) -> Layout:
     ranks, layers = len(per_rank), flags["layers"].value
     if ranks * chunks > MAX_ITEMS:
-        raise error("IL104", f"{ranks * chunks:,} stages are asked", help="a model has at most 100,000 layers")
+        raise error(
+            "IL104", f"{ranks * chunks:,} stages are asked", help="a model has at most 100,000 layers"
+        )
     numbers = [per_rank[s % ranks] // chunks for s in range(ranks * chunks)]
     for name, s in (("embedding", 0), ("loss", -1)):
         if name in flags:
             if not numbers[s]:
-                raise error("IL215", f"no room is left for the {name} in the {'first' if s == 0 else 'last'} stage", flags[name].span,
-                            help="ask for fewer stages")
+                raise error(
+                    "IL215",
+                    f"no room is left for the {name} in the {'first' if s == 0 else 'last'} stage",
+                    flags[name].span,
+                    help="ask for fewer stages",
+                )
             numbers[s] -= 1
-    if sum(numbers) != layers:                                   # what the checks above must have found
+    if sum(numbers) != layers:  # what the checks above must have found
         raise _lost(layers, sum(numbers), flags["layers"].span, "", "correct the split")
     stages = ["t" * n for n in numbers]
     stages[0] = "E" + stages[0]
     stages[-1] += "m" * (flags["mtp"].value if "mtp" in flags else 0) + "L"
     span = flags["layers"].span
     layout = Layout(ranks, tuple(stages), (span,) * len(stages))
-    empty = [Diagnostic("IL205", f"stage {s} gets no layer, and every stage of a schedule has one", (Label(span),), "ask for fewer stages, or for more layers")
-             for s, items in enumerate(stages) if not items]
+    empty = [
+        Diagnostic(
+            "IL205",
+            f"stage {s} gets no layer, and every stage of a schedule has one",
+            (Label(span),),
+            "ask for fewer stages, or for more layers",
+        )
+        for s, items in enumerate(stages)
+        if not items
+    ]
     return Layout(ranks, layout.stages, layout.spans, tuple(empty))

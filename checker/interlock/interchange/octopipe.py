@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.source import Source, Span
-from ..program.ir import Kind, OrderBuilder
-from .steps import Imported, StepOptions, assemble, build, index
-from .torch_csv import MAX_RANKS
-from .values import MAX_VALUES, Reader, Value, describe, read_json, shorten
+from interlock.interchange.steps import Imported, StepOptions, assemble, build, index
+from interlock.interchange.torch_csv import MAX_RANKS
+from interlock.interchange.values import MAX_VALUES, Reader, Value, describe, read_json, shorten
+from interlock.program.ir import Kind, OrderBuilder
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Source, Span
 
-_LINE = re.compile(r"([A-Za-z])_([0-9]+)_([0-9]+)_([0-9]+)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)")
+_LINE = re.compile(
+    r"([A-Za-z])_([0-9]+)_([0-9]+)_([0-9]+)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)"
+)
 _FORM = "a line is `f_0_1_1, 695, 1390`: type, microbatch, stage, device, start and end"
 _TUPLE = "an entry is `[f, 0, 1, 1, 695, 1390]`: type, microbatch, stage, device, start and end"
 _KEYS = ("schedule", "partition", "placement", "scheduling")
@@ -31,7 +33,12 @@ class _Work:
     span: Span
 
 
-def read(source: Source, options: StepOptions = StepOptions(), partition: Source | None = None, placement: Source | None = None) -> Imported:
+def read(
+    source: Source,
+    options: StepOptions = StepOptions(),
+    partition: Source | None = None,
+    placement: Source | None = None,
+) -> Imported:
     """The program of a result: each device does its work in the order of its starts, transfers inserted. Raises InputError (IL104, IL106, IL112, IL113, IL204).
 
     `partition`, `placement`: the contents of `partition.txt` and `placement.txt`, which go with a `result.txt`.
@@ -50,7 +57,9 @@ def read(source: Source, options: StepOptions = StepOptions(), partition: Source
     return _program(work, layers, stages, options)
 
 
-def _program(work: list[_Work], partition: Value | None, placement: Value | None, options: StepOptions) -> Imported:
+def _program(
+    work: list[_Work], partition: Value | None, placement: Value | None, options: StepOptions
+) -> Imported:
     if not work:
         raise error("IL106", "the file holds no forward and no backward", help=_FORM)
     places = _places(placement) if placement is not None else None
@@ -59,14 +68,27 @@ def _program(work: list[_Work], partition: Value | None, placement: Value | None
         ranks = max(ranks, len(placement.data))
         for w in work:
             if w.stage >= len(places):
-                raise error("IL204", f"stage {w.stage} is placed on no device", w.span, help=f"the placement has {len(places)} stages: add this one")
+                raise error(
+                    "IL204",
+                    f"stage {w.stage} is placed on no device",
+                    w.span,
+                    help=f"the placement has {len(places)} stages: add this one",
+                )
             if places[w.stage] != w.device:
-                raise error("IL113", f"stage {w.stage} is placed on device {places[w.stage]}, and this work of it is on device {w.device}", w.span,
-                            help="correct the one or the other")
+                raise error(
+                    "IL113",
+                    f"stage {w.stage} is placed on device {places[w.stage]}, and this work of it is on device {w.device}",
+                    w.span,
+                    help="correct the one or the other",
+                )
     if ranks > MAX_RANKS:
         last = max(work, key=lambda w: w.device)
-        raise error("IL104", f"the file has {ranks} devices, and a schedule at most {MAX_RANKS} ranks", last.span,
-                    help="number the devices from 0, without gaps")
+        raise error(
+            "IL104",
+            f"the file has {ranks} devices, and a schedule at most {MAX_RANKS} ranks",
+            last.span,
+            help="number the devices from 0, without gaps",
+        )
     split = any(w.type == "w" for w in work)
     kinds = {"f": Kind.F, "b": Kind.I if split else Kind.B, "w": Kind.W}
     devices: list[list[_Work]] = [[] for _ in range(ranks)]
@@ -77,8 +99,14 @@ def _program(work: list[_Work], partition: Value | None, placement: Value | None
         listed.sort(key=lambda w: (w.start, w.end))
         for before, w in zip(listed, listed[1:]):
             if w.start < before.end:
-                raise InputError(Diagnostic("IL113", f"two operations of device {device} overlap in time: which comes first cannot be told", (
-                    Label(w.span, f"starts at {w.start}"), Label(before.span, f"ends at {before.end}")), "a device does one operation at a time: correct the times"))
+                raise InputError(
+                    Diagnostic(
+                        "IL113",
+                        f"two operations of device {device} overlap in time: which comes first cannot be told",
+                        (Label(w.span, f"starts at {w.start}"), Label(before.span, f"ends at {before.end}")),
+                        "a device does one operation at a time: correct the times",
+                    )
+                )
         for w in listed:
             builder.op(kinds[w.type], w.stage, w.mb, at=w.span.at, width=w.span.width)
         builder.end_rank()
@@ -88,20 +116,29 @@ def _program(work: list[_Work], partition: Value | None, placement: Value | None
         run = {w.stage for w in work}
         missing = next((s for s in range(len(places)) if s not in run), None)
         if missing is not None:
-            raise error("IL204", f"stage {missing} is placed, and no device runs it", placement.span,
-                        help="take it out of the placement, or write out the whole result")
+            raise error(
+                "IL204",
+                f"stage {missing} is placed, and no device runs it",
+                placement.span,
+                help="take it out of the placement, or write out the whole result",
+            )
     program = assemble(order, options, inserted=True, reductions_inserted=True)
     comments = ()
     if partition is not None:
         sizes = _sizes(partition)
         if len(sizes) != len(program.stages):
-            raise error("IL204", f"the partition has {len(sizes)} stages, and the result {len(program.stages)}", partition.span,
-                        help="give one number of layers for each stage")
+            raise error(
+                "IL204",
+                f"the partition has {len(sizes)} stages, and the result {len(program.stages)}",
+                partition.span,
+                help="give one number of layers for each stage",
+            )
         comments = (f"partition: {sizes}, {sum(sizes)} layers",)
     return Imported(program, comments)
 
 
 # -- result.txt ----------------------------------------------------------------------------------------------------------
+
 
 def _lines(source: Source) -> Iterator[_Work]:
     at, count = 0, 0
@@ -113,7 +150,12 @@ def _lines(source: Source) -> Iterator[_Work]:
             continue
         count += 1
         if count > MAX_VALUES:
-            raise error("IL104", f"the file has more than {MAX_VALUES:,} lines", span, help="import a smaller member of the schedule's family")
+            raise error(
+                "IL104",
+                f"the file has more than {MAX_VALUES:,} lines",
+                span,
+                help="import a smaller member of the schedule's family",
+            )
         found = _LINE.fullmatch(body)
         if not found:
             raise error("IL112", f"`{shorten(body)}` is no work of a device", span, help=_FORM)
@@ -122,11 +164,23 @@ def _lines(source: Source) -> Iterator[_Work]:
         yield _work(kind, *(index(n, of) for n in numbers), Decimal(start), Decimal(end), span, _FORM)
 
 
-def _work(kind: str, mb: int, stage: int, device: int, start: Decimal, end: Decimal, span: Span, form: str) -> _Work:
+def _work(
+    kind: str, mb: int, stage: int, device: int, start: Decimal, end: Decimal, span: Span, form: str
+) -> _Work:
     if kind.lower() not in ("f", "b", "w"):
-        raise error("IL112", f"the type `{shorten(kind)}` does not exist", span, help=f"the types are f, b and w; {form}")
+        raise error(
+            "IL112",
+            f"the type `{shorten(kind)}` does not exist",
+            span,
+            help=f"the types are f, b and w; {form}",
+        )
     if end < start:
-        raise error("IL113", f"the work ends at {end}, before it starts at {start}", span, help="correct the times: the start comes first")
+        raise error(
+            "IL113",
+            f"the work ends at {end}, before it starts at {start}",
+            span,
+            help="correct the times: the start comes first",
+        )
     return _Work(kind.lower(), mb, stage, device, start, end, span)
 
 
@@ -135,7 +189,10 @@ def _numbers(source: Source) -> Value:
     text = source.text.strip()
     if text.startswith("["):
         return _whole(source)
-    return Value([_number(source, m) for m in re.finditer(r"[^\s,]+", source.text)], Span(source.base, max(len(text), 1)))
+    return Value(
+        [_number(source, m) for m in re.finditer(r"[^\s,]+", source.text)],
+        Span(source.base, max(len(text), 1)),
+    )
 
 
 def _lists(source: Source) -> Value:
@@ -161,49 +218,100 @@ def _whole(source: Source) -> Value:
 def _number(source: Source, found: re.Match, at: int = 0) -> Value:
     span = Span(source.base + at + found.start(), len(found[0]))
     if not re.fullmatch("[0-9]+", found[0]):
-        raise error("IL112", f"`{shorten(found[0])}` is no number", span, help="write whole numbers, with commas or blanks, or a list in brackets")
+        raise error(
+            "IL112",
+            f"`{shorten(found[0])}` is no number",
+            span,
+            help="write whole numbers, with commas or blanks, or a list in brackets",
+        )
     return Value(index(found[0], Value(None, span)), span)
 
 
 # -- partition and placement ---------------------------------------------------------------------------------------------
 
+
 def _sizes(partition: Value) -> list[int]:
-    sizes = [v.wants(int, "a number of layers", "write whole numbers") for v in partition.wants(list, "a list of layer counts", "write `[2, 2, 3]`")]
+    sizes = [
+        v.wants(int, "a number of layers", "write whole numbers")
+        for v in partition.wants(list, "a list of layer counts", "write `[2, 2, 3]`")
+    ]
     if wrong := next((v for v in partition.data if not 1 <= v.data <= 100_000), None):
-        raise error("IL205" if wrong.data == 0 else "IL104", f"a stage of {wrong.data} layers", wrong.span, help="a stage has 1 to 100,000 layers")
+        raise error(
+            "IL205" if wrong.data == 0 else "IL104",
+            f"a stage of {wrong.data} layers",
+            wrong.span,
+            help="a stage has 1 to 100,000 layers",
+        )
     return sizes
 
 
 def _places(placement: Value) -> list[int]:
     """The device of every stage. Raises IL112, IL204 (a stage twice, or a gap)."""
     at: dict[int, tuple[int, Span]] = {}
-    for device, stages in enumerate(placement.wants(list, "a list of stages for each device", "write `[[0, 2], [1, 3]]`")):
+    for device, stages in enumerate(
+        placement.wants(list, "a list of stages for each device", "write `[[0, 2], [1, 3]]`")
+    ):
         for v in stages.wants(list, "a list of stages", "write `[[0, 2], [1, 3]]`"):
             stage = v.wants(int, "a stage", "write whole numbers from 0")
             if not 0 <= stage < 100_000:
-                raise error("IL104", f"the stage {stage} is not 0 to 99,999", v.span, help="number stages from 0, without gaps")
+                raise error(
+                    "IL104",
+                    f"the stage {stage} is not 0 to 99,999",
+                    v.span,
+                    help="number stages from 0, without gaps",
+                )
             if stage in at:
-                raise InputError(Diagnostic("IL204", f"stage {stage} is placed twice", (Label(v.span, f"on device {device}"), Label(at[stage][1], f"on device {at[stage][0]}")),
-                                            "a stage lies on one device"))
+                raise InputError(
+                    Diagnostic(
+                        "IL204",
+                        f"stage {stage} is placed twice",
+                        (
+                            Label(v.span, f"on device {device}"),
+                            Label(at[stage][1], f"on device {at[stage][0]}"),
+                        ),
+                        "a stage lies on one device",
+                    )
+                )
             at[stage] = device, v.span
     if not at:
-        raise error("IL204", "the placement places no stage", placement.span, help="write `[[0, 2], [1, 3]]`: the stages of each device")
+        raise error(
+            "IL204",
+            "the placement places no stage",
+            placement.span,
+            help="write `[[0, 2], [1, 3]]`: the stages of each device",
+        )
     missing = next((s for s in range(len(at)) if s not in at), None)
     if missing is not None:
-        raise error("IL204", f"stage {missing} is placed on no device", placement.span, help="number stages from 0, without gaps")
+        raise error(
+            "IL204",
+            f"stage {missing} is placed on no device",
+            placement.span,
+            help="number stages from 0, without gaps",
+        )
     return [at[s][0] for s in range(len(at))]
 
 
 # -- the YAML form, and JSON ---------------------------------------------------------------------------------------------
 
+
 def _of_sections(sections: dict[str, Value], whole: Span) -> tuple[list[_Work], Value | None, Value | None]:
     if odd := next((k for k in sections if k not in _KEYS), None):
-        raise error("IL112", f"`{shorten(odd)}` is no part of a schedule", sections[odd].span, "its value", f"the parts are {', '.join(_KEYS)}")
+        raise error(
+            "IL112",
+            f"`{shorten(odd)}` is no part of a schedule",
+            sections[odd].span,
+            "its value",
+            f"the parts are {', '.join(_KEYS)}",
+        )
     if "scheduling" not in sections:
         raise error("IL112", "the file has no `scheduling`", whole, help=f"write it out: {_TUPLE}")
     if "schedule" in sections and sections["schedule"].data != "octopipe":
-        raise error("IL112", f"the schedule is {describe(sections['schedule'])}, and no work is listed for it", sections["schedule"].span,
-                    help="only `schedule: octopipe` lists its work")
+        raise error(
+            "IL112",
+            f"the schedule is {describe(sections['schedule'])}, and no work is listed for it",
+            sections["schedule"].span,
+            help="only `schedule: octopipe` lists its work",
+        )
     entries = sections["scheduling"].wants(list, "a list of work", _TUPLE)
     return [_entry(e) for e in entries], sections.get("partition"), sections.get("placement")
 
@@ -220,7 +328,14 @@ def _entry(entry: Value) -> _Work:
     for p in parts[4:]:
         if not isinstance(p.data, int | Decimal) or p.data < 0:
             raise error("IL112", f"expected a time, not {describe(p)}", p.span, help=_TUPLE)
-    return _work(kind, *(index(str(p.data), p) for p in parts[1:4]), Decimal(parts[4].data), Decimal(parts[5].data), entry.span, _TUPLE)
+    return _work(
+        kind,
+        *(index(str(p.data), p) for p in parts[1:4]),
+        Decimal(parts[4].data),
+        Decimal(parts[5].data),
+        entry.span,
+        _TUPLE,
+    )
 
 
 _KEY = re.compile(rf"({'|'.join(_KEYS)})[ \t]*:")
@@ -236,10 +351,19 @@ def _sections(source: Source) -> dict[str, Value]:
         key = _KEY.match(text, at)
         if not key or at and text[at - 1] != "\n":
             line = text[at:].split("\n", 1)[0]
-            raise error("IL112", f"expected a key, not `{shorten(line)}`", Span(source.base + at, max(len(line), 1)),
-                        help=f"the keys are {', '.join(_KEYS)}, each at the start of a line; nothing else of YAML is read")
+            raise error(
+                "IL112",
+                f"expected a key, not `{shorten(line)}`",
+                Span(source.base + at, max(len(line), 1)),
+                help=f"the keys are {', '.join(_KEYS)}, each at the start of a line; nothing else of YAML is read",
+            )
         if key[1] in out:
-            raise error("IL112", f"`{key[1]}` is given twice", Span(source.base + at, len(key[1])), help="delete one of the two")
+            raise error(
+                "IL112",
+                f"`{key[1]}` is given twice",
+                Span(source.base + at, len(key[1])),
+                help="delete one of the two",
+            )
         out[key[1]], at = _word(plain, key.end()) if key[1] == "schedule" else _section(plain, key.end())
     return out
 
@@ -248,7 +372,10 @@ def _word(source: Source, at: int) -> tuple[Value, int]:
     """The rest of a line, as text."""
     end = source.text.find("\n", at) % (len(source.text) + 1)
     text = source.text[at:end]
-    return Value(text.strip().strip("\"'"), Span(source.base + at + len(text) - len(text.lstrip()), max(len(text.strip()), 1))), end
+    return Value(
+        text.strip().strip("\"'"),
+        Span(source.base + at + len(text) - len(text.lstrip()), max(len(text.strip()), 1)),
+    ), end
 
 
 def _section(source: Source, at: int) -> tuple[Value, int]:
@@ -262,8 +389,12 @@ def _section(source: Source, at: int) -> tuple[Value, int]:
     items = []
     while text.startswith("- ", start):
         if len(items) > MAX_VALUES // 6:
-            raise error("IL104", f"the file has more than {MAX_VALUES // 6:,} entries", Span(source.base + start),
-                        help="import a smaller member of the schedule's family")
+            raise error(
+                "IL104",
+                f"the file has more than {MAX_VALUES // 6:,} entries",
+                Span(source.base + start),
+                help="import a smaller member of the schedule's family",
+            )
         reader = Reader(source, start + 2, words=True)
         items.append(reader.value())
         start = _start(reader, source)

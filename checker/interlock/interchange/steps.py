@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from ..language.diagnostics import error
-from ..program.ir import COMPUTE, Kind, Layer, Order, OrderBuilder, Program, Stage
-from .torch_csv import MAX_INDEX, MAX_RANKS, count_microbatches, count_stages, placed
-from .values import Value
+from interlock.interchange.torch_csv import MAX_INDEX, MAX_RANKS, count_microbatches, count_stages, placed
+from interlock.interchange.values import Value
+from interlock.program.ir import COMPUTE, Kind, Layer, Order, OrderBuilder, Program, Stage
+from interlock.text.diagnostics import error
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,13 @@ def ranks_of(lists: Sequence[Value], of: Value) -> Sequence[Value]:
     if not lists:
         raise error("IL106", "the file lists no rank", of.span, help="write a list of steps for each rank")
     if len(lists) > MAX_RANKS:
-        raise error("IL104", f"the file has {len(lists)} lists, and a schedule at most {MAX_RANKS} ranks", lists[MAX_RANKS].span, "a rank too many",
-                    "a list is a rank, not a step: transpose the table if steps are its lists")
+        raise error(
+            "IL104",
+            f"the file has {len(lists)} lists, and a schedule at most {MAX_RANKS} ranks",
+            lists[MAX_RANKS].span,
+            "a rank too many",
+            "a list is a rank, not a step: transpose the table if steps are its lists",
+        )
     return lists
 
 
@@ -51,7 +56,12 @@ def flat(steps: list[Value], what: str) -> Iterator[Value]:
 
 def index(digits: str, of: Value) -> int:
     if len(digits) > 9 or int(digits) > MAX_INDEX:
-        raise error("IL104", f"the index {digits[:20]} is above {MAX_INDEX:,}", of.span, help="number stages and microbatches from 0, without gaps")
+        raise error(
+            "IL104",
+            f"the index {digits[:20]} is above {MAX_INDEX:,}",
+            of.span,
+            help="number stages and microbatches from 0, without gaps",
+        )
     return int(digits)
 
 
@@ -59,7 +69,11 @@ def build(builder: OrderBuilder) -> Order:
     """The order, which holds work. Raises IL106."""
     order = builder.build()
     if not np.isin(order.kind, [int(k) for k in COMPUTE]).any():
-        raise error("IL106", "the file holds no forward and no backward", help="write out the schedule's steps before it runs, not after")
+        raise error(
+            "IL106",
+            "the file holds no forward and no backward",
+            help="write out the schedule's steps before it runs, not after",
+        )
     return order
 
 
@@ -69,8 +83,14 @@ def assemble(order: Order, options: StepOptions, **changes) -> Program:
     staged = _staged(order)
     stages = count_stages(staged)
     placement = placed(staged, stages, ranks, options.placement)
-    return Program(ranks, count_microbatches(order, options.microbatches), tuple(Layer(f"stage{s}") for s in range(stages)),
-                   tuple(Stage("stages", s, s + 1, rank=r) for s, r in enumerate(placement)), order, **changes)
+    return Program(
+        ranks,
+        count_microbatches(order, options.microbatches),
+        tuple(Layer(f"stage{s}") for s in range(stages)),
+        tuple(Stage("stages", s, s + 1, rank=r) for s, r in enumerate(placement)),
+        order,
+        **changes,
+    )
 
 
 def _staged(order: Order) -> Order:

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cost.timeline import Timeline
-from ..kernel.wellformed import Malformed
-from ..kernel.wellformed import read as well_formed
-from ..language.diagnostics import Diagnostic, InputError, Label, error
-from ..language.source import Source, Span
-from ..lower.plan import head, read_back
-from ..program.facts import IS_COMPUTE, Facts
-from ..program.ir import WITH_MICROBATCH, WITH_STAGE, Kind, Program
-from ..rules.waits import MODELS
-from .values import Value, describe, read_json
+from interlock.interchange.values import Value, describe, read_json
+from interlock.kernel.wellformed import Malformed
+from interlock.kernel.wellformed import read as well_formed
+from interlock.lower.plan import head, read_back
+from interlock.program.facts import IS_COMPUTE, Facts
+from interlock.program.ir import WITH_MICROBATCH, WITH_STAGE, Kind, Program
+from interlock.rules.waits import MODELS
+from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.source import Source, Span
+from interlock.timing.timeline import Timeline
 
 FORMAT = "interlock.timeline/1"
-LATEST = 1 << 60                                 # ns: as in cost/durations.py
+LATEST = 1 << 60  # ns: as in timing/durations.py
 _PIPELINE = re.compile(r"(?P<stage>[0-9]{1,8})(?P<kind>[A-Z][A-Z_]*)(?P<mb>[0-9]{1,8})?(?:@(?P<comm>.+))?")
 _CALL = re.compile(r"(?P<word>send|recv|wait|free|coll|init|reduce)\((?P<of>.*)\)(?:@(?P<comm>.+))?")
 _FORM = 'an operation is `["0F0", start, end]`: its name, and nanoseconds or null'
@@ -31,11 +31,29 @@ def dumps(name: str, timeline: Timeline) -> str:
     """One operation a line: `["0F0", start, end]`, null where it has none; a launch's number behind it, if it is in one."""
     p, launch = timeline.program, timeline.program.order.launch
     compact = lambda value: json.dumps(value, separators=(",", ":"))
-    times = [[None if x < 0 else int(x) for x in pair] for pair in zip(timeline.start.tolist(), timeline.end.tolist())]
+    times = [
+        [None if x < 0 else int(x) for x in pair]
+        for pair in zip(timeline.start.tolist(), timeline.end.tolist())
+    ]
     line = lambda i: compact([p.show(i), *times[i], *([int(launch[i])] if launch[i] >= 0 else [])])
-    ranks = ["[" + ",\n".join(["", *map(line, range(a, b))])[1:] + "]" for a, b in zip(p.order.start[:-1].tolist(), p.order.start[1:].tolist())]
-    fields = {"format": FORMAT, "name": name, "model": timeline.model, "makespan": timeline.makespan, "program": head(p)}
-    return "{\n" + "".join(f'"{key}": {compact(value)},\n' for key, value in fields.items()) + '"ranks": [\n' + ",\n".join(ranks) + "\n]}\n"
+    ranks = [
+        "[" + ",\n".join(["", *map(line, range(a, b))])[1:] + "]"
+        for a, b in zip(p.order.start[:-1].tolist(), p.order.start[1:].tolist())
+    ]
+    fields = {
+        "format": FORMAT,
+        "name": name,
+        "model": timeline.model,
+        "makespan": timeline.makespan,
+        "program": head(p),
+    }
+    return (
+        "{\n"
+        + "".join(f'"{key}": {compact(value)},\n' for key, value in fields.items())
+        + '"ranks": [\n'
+        + ",\n".join(ranks)
+        + "\n]}\n"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,15 +70,33 @@ def read(source: Source) -> Measured:
     entries = value.wants(dict, "a timeline", _AGAIN)
     get = lambda key, kind, what: _entry(value, key).wants(kind, what, _AGAIN)
     if get("format", str, "a format") != FORMAT:
-        raise error("IL112", f"this version reads `{FORMAT}`, not {describe(entries['format'])}", entries["format"].span, help=_AGAIN)
+        raise error(
+            "IL112",
+            f"this version reads `{FORMAT}`, not {describe(entries['format'])}",
+            entries["format"].span,
+            help=_AGAIN,
+        )
     name, model = get("name", str, "the name of a schedule"), get("model", str, "a communication model")
     if model not in MODELS:
-        raise error("IL112", f"there is no communication model {describe(entries['model'])}", entries["model"].span, help=f"there are {', '.join(MODELS)}")
+        raise error(
+            "IL112",
+            f"there is no communication model {describe(entries['model'])}",
+            entries["model"].span,
+            help=f"there are {', '.join(MODELS)}",
+        )
     plain = _plain(_entry(value, "program"))
     if not isinstance(plain, dict):
-        raise error("IL112", f"expected the program of a plan, not {describe(entries['program'])}", entries["program"].span, help=_AGAIN)
+        raise error(
+            "IL112",
+            f"expected the program of a plan, not {describe(entries['program'])}",
+            entries["program"].span,
+            help=_AGAIN,
+        )
     lists = get("ranks", list, "a list for each rank")
-    rows = [[_operation(entry, plain) for entry in rank.wants(list, "the operations of a rank", _FORM)] for rank in lists]
+    rows = [
+        [_operation(entry, plain) for entry in rank.wants(list, "the operations of a rank", _FORM)]
+        for rank in lists
+    ]
     program = _program(plain, rows, entries["program"].span, entries["ranks"].span)
     flat = [row for rank in rows for row in rank]
     start, end = (np.array([getattr(row, side) for row in flat], dtype=np.int64) for side in ("start", "end"))
@@ -89,7 +125,7 @@ def _plain(value: Value):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    action: dict                                 # as read_back takes it
+    action: dict  # as read_back takes it
     start: int
     end: int
     span: Span
@@ -102,21 +138,34 @@ def _operation(entry: Value, plain: dict) -> _Row:
     name = parts[0].wants(str, "an operation's name", _FORM)
     action = _action(name, plain)
     if action is None:
-        raise error("IL112", f"{describe(parts[0])} is no operation of this program", parts[0].span, help="operations are named as in a schedule: 0F0, 0SEND_F0, 1REDUCE, STEP")
+        raise error(
+            "IL112",
+            f"{describe(parts[0])} is no operation of this program",
+            parts[0].span,
+            help="operations are named as in a schedule: 0F0, 0SEND_F0, 1REDUCE, STEP",
+        )
     if len(parts) == 4:
         action["launch"] = parts[3].wants(int, "the number of a launch", _FORM)
     if all(p.data is None for p in parts[1:3]):
         return _Row(action, -1, -1, entry.span)
     start, end = (p.wants(int, "nanoseconds", _FORM) for p in parts[1:3])
     if not 0 <= start <= end <= LATEST:
-        which, what = (parts[2], f"{name} ends at {end}, before it starts at {start}") if start > end else (parts[1 if start < 0 else 2], f"{name} has a time that no step has")
+        which, what = (
+            (parts[2], f"{name} ends at {end}, before it starts at {start}")
+            if start > end
+            else (parts[1 if start < 0 else 2], f"{name} has a time that no step has")
+        )
         raise error("IL113", what, which.span, help="times are nanoseconds from the start of the step")
     return _Row(action, start, end, entry.span)
 
 
 def _action(text: str, plain: dict) -> dict | None:
     """What an operation as `Program.show` writes it says; None: it is none."""
-    comms = [c.get("name") for c in plain.get("communicators") or [] if isinstance(c, dict)] if isinstance(plain.get("communicators"), list) else []
+    comms = (
+        [c.get("name") for c in plain.get("communicators") or [] if isinstance(c, dict)]
+        if isinstance(plain.get("communicators"), list)
+        else []
+    )
     names = plain.get("names") if isinstance(plain.get("names"), list) else []
     if text in ("ZERO", "STEP"):
         return {"do": text}
@@ -124,7 +173,9 @@ def _action(text: str, plain: dict) -> dict | None:
         kind = Kind.__members__.get(found["kind"])
         if kind not in (WITH_MICROBATCH if found["mb"] else WITH_STAGE - WITH_MICROBATCH):
             return None
-        action = {"do": kind.name, "stage": int(found["stage"])} | ({"mb": int(found["mb"])} if found["mb"] else {})
+        action = {"do": kind.name, "stage": int(found["stage"])} | (
+            {"mb": int(found["mb"])} if found["mb"] else {}
+        )
     elif found := _CALL.fullmatch(text):
         action = _call(found["word"], found["of"], comms, names)
         if action is None:
@@ -141,7 +192,14 @@ def _action(text: str, plain: dict) -> dict | None:
 def _call(word: str, of: str, comms: list, names: list) -> dict | None:
     """`send(1, a0)`, `wait(a0)`, `coll(comm, a0)`, `init(comm)`, `reduce(tie: t)`, `reduce(data: a0)`."""
     first, comma, name = of.partition(", ")
-    kind = {"send": Kind.SEND, "recv": Kind.RECV, "wait": Kind.WAIT, "free": Kind.FREE, "coll": Kind.COLL, "init": Kind.INIT}.get(word)
+    kind = {
+        "send": Kind.SEND,
+        "recv": Kind.RECV,
+        "wait": Kind.WAIT,
+        "free": Kind.FREE,
+        "coll": Kind.COLL,
+        "init": Kind.INIT,
+    }.get(word)
     action: dict = {}
     if word == "reduce":
         which, _, name = of.partition(": ")
@@ -173,15 +231,24 @@ def _program(plain: dict, rows: list[list[_Row]], where: Span, lists: Span) -> P
     start = [0]
     for rank in rows:
         start.append(start[-1] + len(rank))
-    columns = {"kind": [int(Kind[a["do"]]) for a in flat], "stage": column("stage", -1), "mb": column("mb", -1), "peer": column("peer", -1),
-               "name": [names.index(a["name"]) if "name" in a else -1 for a in flat], "comm": column("comm", 0), "launch": column("launch", -1)}
+    columns = {
+        "kind": [int(Kind[a["do"]]) for a in flat],
+        "stage": column("stage", -1),
+        "mb": column("mb", -1),
+        "peer": column("peer", -1),
+        "name": [names.index(a["name"]) if "name" in a else -1 for a in flat],
+        "comm": column("comm", 0),
+        "launch": column("launch", -1),
+    }
     kinds = [k.name for k in Kind]
     try:
         ranks = plain.get("ranks")
         none = [0] * (ranks + 1) if type(ranks) is int and 0 < ranks <= len(rows) else [0]
         well_formed({**plain, "kinds": kinds, "order": {"start": none} | {key: [] for key in columns}})
         if ranks != len(rows):
-            raise error("IL113", f"there are {len(rows)} lists of operations for {ranks} ranks", lists, help=_AGAIN)
+            raise error(
+                "IL113", f"there are {len(rows)} lists of operations for {ranks} ranks", lists, help=_AGAIN
+            )
     except Malformed as wrong:
         raise error("IL112", f"this is no program: {wrong}", where, help=_AGAIN) from None
     try:
@@ -198,10 +265,21 @@ def _in_order(program: Program, rows: list[_Row], start: np.ndarray, end: np.nda
     facts = Facts(program)
     for i in facts.second_halves.tolist():
         if start[i] >= 0 and start[i - 1] >= 0:
-            start[i - 1:i + 1], end[i - 1:i + 1] = start[i - 1:i + 1].min(), end[i - 1:i + 1].max()
+            start[i - 1 : i + 1], end[i - 1 : i + 1] = start[i - 1 : i + 1].min(), end[i - 1 : i + 1].max()
     work = np.flatnonzero((start >= 0) & IS_COMPUTE[facts.kind] & (facts.overlap_head == np.arange(facts.n)))
-    early = np.flatnonzero((start[work[1:]] < end[work[:-1]]) & (facts.rank[work[1:]] == facts.rank[work[:-1]]))
+    early = np.flatnonzero(
+        (start[work[1:]] < end[work[:-1]]) & (facts.rank[work[1:]] == facts.rank[work[:-1]])
+    )
     if len(early):
         before, i = int(work[early[0]]), int(work[early[0] + 1])
-        raise InputError(Diagnostic("IL113", f"rank {facts.rank[i]} computes {program.show(before)} and {program.show(i)} at the same time, or not in their order", (
-            Label(rows[i].span, f"starts at {start[i]}"), Label(rows[before].span, f"ends at {end[before]}")), "a rank does one operation at a time: correct the times"))
+        raise InputError(
+            Diagnostic(
+                "IL113",
+                f"rank {facts.rank[i]} computes {program.show(before)} and {program.show(i)} at the same time, or not in their order",
+                (
+                    Label(rows[i].span, f"starts at {start[i]}"),
+                    Label(rows[before].span, f"ends at {end[before]}"),
+                ),
+                "a rank does one operation at a time: correct the times",
+            )
+        )

@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ..language.diagnostics import InputError, error
-from ..language.source import Source, Span
+from interlock.text.diagnostics import InputError, error
+from interlock.text.source import Source, Span
 
 MAX_BYTES = 64 << 20
 MAX_VALUES = 2_000_000
 _DEEPEST = 8
-_LONG = 60                                      # characters of the text that a message shows
-_TOKEN = re.compile(r"""[ \t\r\n]*(?:(?P<mark>[][{},:()]) | (?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")
-                        | (?P<number>-?(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,18})?)(?![\w.]) | (?P<word>[A-Za-z_][A-Za-z_0-9]*) | (?P<end>\Z) | (?P<bad>.))""", re.X | re.S)
+_LONG = 60  # characters of the text that a message shows
+_TOKEN = re.compile(
+    r"""[ \t\r\n]*(?:(?P<mark>[][{},:()]) | (?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")
+                        | (?P<number>-?(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,18})?)(?![\w.]) | (?P<word>[A-Za-z_][A-Za-z_0-9]*) | (?P<end>\Z) | (?P<bad>.))""",
+    re.X | re.S,
+)
 _CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 
@@ -57,13 +60,25 @@ def shorten(text: str) -> str:
 def decode(data: bytes) -> str:
     """The text of a file. Raises IL104, IL105, IL106."""
     if len(data) > MAX_BYTES:
-        raise error("IL104", f"the file is larger than {MAX_BYTES >> 20} MiB", help="import a smaller member of the schedule's family")
+        raise error(
+            "IL104",
+            f"the file is larger than {MAX_BYTES >> 20} MiB",
+            help="import a smaller member of the schedule's family",
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise error("IL105", f"the file is not text: byte {e.start}, in line {data.count(10, 0, e.start) + 1}, is not UTF-8", help="save the file as plain text in UTF-8") from None
+        raise error(
+            "IL105",
+            f"the file is not text: byte {e.start}, in line {data.count(10, 0, e.start) + 1}, is not UTF-8",
+            help="save the file as plain text in UTF-8",
+        ) from None
     if "\0" in text:
-        raise error("IL105", "the file is not text: it holds a NUL character", help="save the file as plain text in UTF-8")
+        raise error(
+            "IL105",
+            "the file is not text: it holds a NUL character",
+            help="save the file as plain text in UTF-8",
+        )
     if not text.strip():
         raise error("IL106", "the file is empty", help="write the schedule out into it first")
     return text
@@ -85,14 +100,35 @@ class Reader:
 
     def wrong(self, expected: str, help: str = "") -> InputError:
         if self.kind == "end":
-            return error("IL112", f"the file ends where {expected} is expected", Span(self._source.base + max(len(self._source.text.rstrip()) - 1, 0)), "the last character",
-                         help or "the file looks cut off: write it out again")
+            return error(
+                "IL112",
+                f"the file ends where {expected} is expected",
+                Span(self._source.base + max(len(self._source.text.rstrip()) - 1, 0)),
+                "the last character",
+                help or "the file looks cut off: write it out again",
+            )
         if self.kind == "bad" and self.text == '"':
-            return error("IL112", "a string without its end", self.span, help="close it with `\"` on the same line")
+            return error(
+                "IL112", "a string without its end", self.span, help='close it with `"` on the same line'
+            )
         if self.text == "'":
-            return error("IL112", "a string in single quotes", self.span, help='JSON has double quotes: write the file with `json.dump`')
-        return error("IL112", f"expected {expected}, not `{shorten(self.text)}`", self.span,
-                     help=help or ("lists stand in brackets, their items with commas between" if self._words else "the file is read as JSON: write it with `json.dump`"))
+            return error(
+                "IL112",
+                "a string in single quotes",
+                self.span,
+                help="JSON has double quotes: write the file with `json.dump`",
+            )
+        return error(
+            "IL112",
+            f"expected {expected}, not `{shorten(self.text)}`",
+            self.span,
+            help=help
+            or (
+                "lists stand in brackets, their items with commas between"
+                if self._words
+                else "the file is read as JSON: write it with `json.dump`"
+            ),
+        )
 
     def done(self) -> bool:
         return self.kind == "end"
@@ -104,11 +140,21 @@ class Reader:
     def _value(self, depth: int) -> Value:
         self._count += 1
         if self._count > MAX_VALUES:
-            raise error("IL104", f"the file has more than {MAX_VALUES:,} values", self.span, help="import a smaller member of the schedule's family")
+            raise error(
+                "IL104",
+                f"the file has more than {MAX_VALUES:,} values",
+                self.span,
+                help="import a smaller member of the schedule's family",
+            )
         kind, text, span = self.kind, self.text, self.span
         if kind == "mark" and text in "[{" or self._words and text == "(":
             if depth == _DEEPEST:
-                raise error("IL112", f"lists are nested more than {_DEEPEST} deep", span, help="a schedule is a list of steps for each rank")
+                raise error(
+                    "IL112",
+                    f"lists are nested more than {_DEEPEST} deep",
+                    span,
+                    help="a schedule is a list of steps for each rank",
+                )
             return self._object(depth) if text == "{" else self._list(depth)
         if kind == "string":
             value = self._unescaped()
@@ -127,7 +173,12 @@ class Reader:
         try:
             return json.loads(self.text)
         except ValueError:
-            raise error("IL112", "a string with an escape that JSON does not have", self.span, help="names of steps hold letters, digits and `_`") from None
+            raise error(
+                "IL112",
+                "a string with an escape that JSON does not have",
+                self.span,
+                help="names of steps hold letters, digits and `_`",
+            ) from None
 
     def _list(self, depth: int) -> Value:
         first = self.span

@@ -7,11 +7,142 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ast_machine import Capacity, Device, Link, MemoryBlock, OverlapTime, Replicas, Share, Speed
-from .ast_order import Item, Launch, Op, Order, Overlap, Place, PlaceRank, PlaceReplicated, RankOrder, Repeat
-from .ast_skeleton import Body, For, Group, If, Let, PlaceMap, Range, RankProgram, Skeleton, SkeletonOp, Statement
-from .ast_words import Binary, Call, Claim, Compare, Condition, Expr, IndexRange, Int, LayerRef, Logic, Name, Negate, Not, Prove, Quantity, Word
-from .source import Span
+from interlock.language.ast_machine import (
+    Capacity as Capacity,
+)
+from interlock.language.ast_machine import (
+    Device as Device,
+)
+from interlock.language.ast_machine import (
+    Link as Link,
+)
+from interlock.language.ast_machine import (
+    MemoryBlock as MemoryBlock,
+)
+from interlock.language.ast_machine import (
+    OverlapTime as OverlapTime,
+)
+from interlock.language.ast_machine import (
+    Replicas as Replicas,
+)
+from interlock.language.ast_machine import (
+    Share as Share,
+)
+from interlock.language.ast_machine import (
+    Speed as Speed,
+)
+from interlock.language.ast_order import (
+    Item as Item,
+)
+from interlock.language.ast_order import (
+    Launch as Launch,
+)
+from interlock.language.ast_order import (
+    Op as Op,
+)
+from interlock.language.ast_order import (
+    Order as Order,
+)
+from interlock.language.ast_order import (
+    Overlap as Overlap,
+)
+from interlock.language.ast_order import (
+    Place as Place,
+)
+from interlock.language.ast_order import (
+    PlaceRank as PlaceRank,
+)
+from interlock.language.ast_order import (
+    PlaceReplicated as PlaceReplicated,
+)
+from interlock.language.ast_order import (
+    RankOrder as RankOrder,
+)
+from interlock.language.ast_order import (
+    Repeat as Repeat,
+)
+from interlock.language.ast_skeleton import (
+    Body as Body,
+)
+from interlock.language.ast_skeleton import (
+    For as For,
+)
+from interlock.language.ast_skeleton import (
+    Group as Group,
+)
+from interlock.language.ast_skeleton import (
+    If as If,
+)
+from interlock.language.ast_skeleton import (
+    Let as Let,
+)
+from interlock.language.ast_skeleton import (
+    PlaceMap as PlaceMap,
+)
+from interlock.language.ast_skeleton import (
+    Range as Range,
+)
+from interlock.language.ast_skeleton import (
+    RankProgram as RankProgram,
+)
+from interlock.language.ast_skeleton import (
+    Skeleton as Skeleton,
+)
+from interlock.language.ast_skeleton import (
+    SkeletonOp as SkeletonOp,
+)
+from interlock.language.ast_skeleton import (
+    Statement as Statement,
+)
+from interlock.language.ast_words import (
+    Binary as Binary,
+)
+from interlock.language.ast_words import (
+    Call as Call,
+)
+from interlock.language.ast_words import (
+    Claim as Claim,
+)
+from interlock.language.ast_words import (
+    Compare as Compare,
+)
+from interlock.language.ast_words import (
+    Condition as Condition,
+)
+from interlock.language.ast_words import (
+    Expr as Expr,
+)
+from interlock.language.ast_words import (
+    IndexRange as IndexRange,
+)
+from interlock.language.ast_words import (
+    Int as Int,
+)
+from interlock.language.ast_words import (
+    LayerRef as LayerRef,
+)
+from interlock.language.ast_words import (
+    Logic as Logic,
+)
+from interlock.language.ast_words import (
+    Name as Name,
+)
+from interlock.language.ast_words import (
+    Negate as Negate,
+)
+from interlock.language.ast_words import (
+    Not as Not,
+)
+from interlock.language.ast_words import (
+    Prove as Prove,
+)
+from interlock.language.ast_words import (
+    Quantity as Quantity,
+)
+from interlock.language.ast_words import (
+    Word as Word,
+)
+from interlock.text.source import Span
 
 # ---- the model ----------------------------------------------------------------------------------
 
@@ -209,7 +340,7 @@ class Schedule:
     for_any: tuple[ForAnyFreezing, ...]
     requires: tuple[Claim, ...]
     place: Place | None
-    order: Order | None                                             # an order or a trace
+    order: Order | None  # an order or a trace
     expects: tuple[Expect, ...]
     proves: tuple[Prove, ...]
     span: Span

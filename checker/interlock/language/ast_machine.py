@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ast_words import IndexRange, Int, Quantity
-from .source import Span
+from interlock.language.ast_words import IndexRange, Int, Quantity
+from interlock.text.source import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ast_words import IndexRange, Int
-from .source import Span
+from interlock.language.ast_words import IndexRange, Int
+from interlock.text.source import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Repeat:
     span: Span
 
 
-Item = Op | Launch | Overlap | Repeat                               # `expand.expand` removes the Repeats
+Item = Op | Launch | Overlap | Repeat  # `expand.expand` removes the Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class RankOrder:
 class Order:
     """`fragment order transfers written reductions inserted { .. }`; of a `trace` both are written."""
 
-    form: str                                                       # order, trace
-    transfers: str                                                  # inserted, written
+    form: str  # order, trace
+    transfers: str  # inserted, written
     reductions: str
     fragment: bool
     ranks: tuple[RankOrder, ...]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ast_words import Call, Condition, Expr, Prove, Word
-from .source import Span
+from interlock.language.ast_words import Call, Condition, Expr, Prove, Word
+from interlock.text.source import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class If:
 class Group:
     """`overlap { F(i, 0) B(j, 1) }` or `group { .. }`, one grouped launch."""
 
-    form: str                                                       # overlap, group
+    form: str  # overlap, group
     body: tuple[SkeletonOp, ...]
     span: Span
 
@@ -96,12 +96,12 @@ class PlaceMap:
 class Skeleton:
     name: Word
     parameters: tuple[Word, ...]
-    layout: str                                                     # sharded, replicated
-    chunks: Expr | None                                             # `chunks 2`, `chunks V`
-    place: Word | PlaceMap | None                                   # loop, vee, a map
+    layout: str  # sharded, replicated
+    chunks: Expr | None  # `chunks 2`, `chunks V`
+    place: Word | PlaceMap | None  # loop, vee, a map
     weaves_into: Word | None
     where: Condition | None
-    transfers: str                                                  # inserted, or written: the program lists its own
+    transfers: str  # inserted, or written: the program lists its own
     program: RankProgram | None
     proves: tuple[Prove, ...]
     span: Span

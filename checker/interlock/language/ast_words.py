@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .source import Span
+from interlock.text.source import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ class Not:
     span: Span
 
 
-Expr = Int | Quantity | Name | Call | Negate | Binary               # Quantity: in claims only
-Condition = Compare | Logic | Not | Name | Call                     # Name, Call: a claim such as `deadlock_free`
+Expr = Int | Quantity | Name | Call | Negate | Binary  # Quantity: in claims only
+Condition = Compare | Logic | Not | Name | Call  # Name, Call: a claim such as `deadlock_free`
 
 
 @dataclass(frozen=True, slots=True)

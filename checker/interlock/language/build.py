@@ -5,10 +5,10 @@ A method gets the place of its rule and what the rule's parts became; words and 
 
 from __future__ import annotations
 
-from . import ast
-from .build_base import TARGETS, Base, Part, rule
-from .build_machine import Machines
-from .build_program import Orders, Skeletons
+from interlock.language import ast
+from interlock.language.build_base import TARGETS, Base, Part, rule
+from interlock.language.build_machine import Machines
+from interlock.language.build_program import Orders, Skeletons
 
 COUNTS = ("parameters", "vocabulary", "tokens")
 
@@ -26,7 +26,9 @@ class Models(Base):
 
     @rule
     def layers(self, span, name, number, *properties):
-        return ast.Layers(self._word(name), self._positive(number, "layers").value, self._properties(properties), span)
+        return ast.Layers(
+            self._word(name), self._positive(number, "layers").value, self._properties(properties), span
+        )
 
     @rule
     def layer(self, span, name, *properties):
@@ -40,15 +42,31 @@ class Models(Base):
         seen: dict[str, ast.Property] = {}
         for p in properties:
             if p.name in seen:
-                self.twice(f"`{p.name}` is given twice in one layer", p.span, seen[p.name].span, "delete one of them")
+                self.twice(
+                    f"`{p.name}` is given twice in one layer", p.span, seen[p.name].span, "delete one of them"
+                )
             seen.setdefault(p.name, p)
         if "backward" in seen and (half := seen.get("backward_input") or seen.get("backward_weight")):
-            self.twice("`backward` beside one of its halves", half.span, seen["backward"].span,
-                       "give `backward`, or `backward_input` and `backward_weight`")
+            self.twice(
+                "`backward` beside one of its halves",
+                half.span,
+                seen["backward"].span,
+                "give `backward`, or `backward_input` and `backward_weight`",
+            )
         if "weights" in seen and (counted := seen.get("parameters")):
-            self.twice("`parameters` beside `weights`", counted.span, seen["weights"].span, "give the bytes, or the number of parameters")
+            self.twice(
+                "`parameters` beside `weights`",
+                counted.span,
+                seen["weights"].span,
+                "give the bytes, or the number of parameters",
+            )
         if len(half := [seen[word] for word in ("vocabulary", "tokens") if word in seen]) == 1:
-            self.fail("IL101", f"`{half[0].name}` stands alone", half[0].span, "logits are counted from both: `vocabulary 131072  tokens 4096`")
+            self.fail(
+                "IL101",
+                f"`{half[0].name}` stands alone",
+                half[0].span,
+                "logits are counted from both: `vocabulary 131072  tokens 4096`",
+            )
         return properties
 
     @rule
@@ -56,12 +74,22 @@ class Models(Base):
         amount = self._amount(quantity.value, str(name), quantity.tag == "per image")
         self._whole_model(str(name), amount)
         if str(name) in COUNTS and amount.scale != 1:
-            self.fail("IL102", f"`{name}` is a whole number", amount.span, f"write `{name} {-(-amount.value // amount.scale)}`")
+            self.fail(
+                "IL102",
+                f"`{name}` is a whole number",
+                amount.span,
+                f"write `{name} {-(-amount.value // amount.scale)}`",
+            )
         return ast.Property(str(name), amount, span)
 
     def _whole_model(self, name: str, amount: ast.Quantity) -> None:
         if amount.per_image and name in ("weights", "parameters", "vocabulary"):
-            self.fail("IL102", f"`{name}` does not grow with the images of a microbatch", amount.span, "delete `per image`")
+            self.fail(
+                "IL102",
+                f"`{name}` does not grow with the images of a microbatch",
+                amount.span,
+                "delete `per image`",
+            )
 
     @rule
     def modality(self, span, name):
@@ -81,24 +109,46 @@ class Models(Base):
 
     @rule
     def pattern(self, span, *parts):
-        names, kinds = [p for p in parts if not isinstance(p, ast.PatternKind)], tuple(p for p in parts if isinstance(p, ast.PatternKind))
+        names, kinds = (
+            [p for p in parts if not isinstance(p, ast.PatternKind)],
+            tuple(p for p in parts if isinstance(p, ast.PatternKind)),
+        )
         text, letters = self._string(names[-1]), {}
         for kind in kinds:
             if kind.letter in letters:
-                self.twice(f'`"{kind.letter}"` is given twice in this pattern', kind.span, letters[kind.letter].span, "delete one of them")
+                self.twice(
+                    f'`"{kind.letter}"` is given twice in this pattern',
+                    kind.span,
+                    letters[kind.letter].span,
+                    "delete one of them",
+                )
             letters[kind.letter] = kind
         if not text:
-            self.fail("IL101", "this pattern has no letter", self._place(names[-1]), 'write one letter a layer: `pattern "M-M-" { .. }`')
+            self.fail(
+                "IL101",
+                "this pattern has no letter",
+                self._place(names[-1]),
+                'write one letter a layer: `pattern "M-M-" { .. }`',
+            )
         if missing := [c for c in dict.fromkeys(text) if c not in letters]:
-            self.fail("IL107", f"the pattern's letter `{missing[0]}` stands for nothing", self._place(names[-1]),
-                      f'add `"{missing[0]}" = NAME` to its braces')
+            self.fail(
+                "IL107",
+                f"the pattern's letter `{missing[0]}` stands for nothing",
+                self._place(names[-1]),
+                f'add `"{missing[0]}" = NAME` to its braces',
+            )
         return ast.Pattern(self._word(names[0]) if len(names) > 1 else None, text, kinds, span)
 
     @rule
     def pattern_kind(self, span, letter, name, *properties):
         text = self._string(letter)
         if len(text) != 1:
-            self.fail("IL101", f'`"{text}"`: a pattern has one letter for a layer', self._place(letter), 'write a single letter: `"M" = mamba`')
+            self.fail(
+                "IL101",
+                f'`"{text}"`: a pattern has one letter for a layer',
+                self._place(letter),
+                'write a single letter: `"M" = mamba`',
+            )
         return ast.PatternKind(text, self._word(name), self._properties(properties), span)
 
     @rule
@@ -118,7 +168,12 @@ class Models(Base):
         named: dict[str, ast.Argument] = {}
         for a in arguments:
             if a.name and a.name.text in named:
-                self.twice(f"argument `{a.name.text}` is given twice", a.span, named[a.name.text].span, "delete one of them")
+                self.twice(
+                    f"argument `{a.name.text}` is given twice",
+                    a.span,
+                    named[a.name.text].span,
+                    "delete one of them",
+                )
             elif a.name:
                 named[a.name.text] = a
         return ast.Region(self._word(name), pick(ast.LayerRef), pick(ast.Word)[0], arguments, span)
@@ -147,14 +202,39 @@ class Builder(Models, Machines, Orders, Skeletons):
     @rule
     def schedule(self, span, name, *statements):
         pick = lambda kind: tuple(s for s in statements if isinstance(s, kind))
-        once = self._once([s if isinstance(s, Part) else Part(_SINGLE[type(s)], s, s.span) for s in statements
-                           if isinstance(s, Part) and s.tag != "require" or type(s) in _SINGLE], f"schedule `{name}`")
+        once = self._once(
+            [
+                s if isinstance(s, Part) else Part(_SINGLE[type(s)], s, s.span)
+                for s in statements
+                if isinstance(s, Part) and s.tag != "require" or type(s) in _SINGLE
+            ],
+            f"schedule `{name}`",
+        )
         return ast.Schedule(
-            self._word(name), once.get("ranks"), once.get("microbatches"), once.get("comm", ()), once.get("model"), once.get("images"),
-            pick(ast.Presence), once.get("cut"), pick(ast.CommunicatorDef), once.get("memory"), pick(ast.Link), once.get("device"),
-            once.get("replicas"), pick(ast.Freeze), pick(ast.TieDef), pick(ast.Assume), pick(ast.ForAnyFreezing),
+            self._word(name),
+            once.get("ranks"),
+            once.get("microbatches"),
+            once.get("comm", ()),
+            once.get("model"),
+            once.get("images"),
+            pick(ast.Presence),
+            once.get("cut"),
+            pick(ast.CommunicatorDef),
+            once.get("memory"),
+            pick(ast.Link),
+            once.get("device"),
+            once.get("replicas"),
+            pick(ast.Freeze),
+            pick(ast.TieDef),
+            pick(ast.Assume),
+            pick(ast.ForAnyFreezing),
             tuple(c for s in statements if isinstance(s, Part) and s.tag == "require" for c in s.value),
-            once.get("place"), once.get("order"), pick(ast.Expect), pick(ast.Prove), span)
+            once.get("place"),
+            once.get("order"),
+            pick(ast.Expect),
+            pick(ast.Prove),
+            span,
+        )
 
     @rule
     def ranks(self, span, number):
@@ -204,7 +284,9 @@ class Builder(Models, Machines, Orders, Skeletons):
         ends = [self._amount(q.value, str(name), q.tag == "per image") for q in (low, high)]
         self._whole_model(str(name), ends[0])
         if ends[0].value > ends[1].value:
-            self.fail("IL102", "this interval is empty", low.span.to(high.span), "write the smaller value first")
+            self.fail(
+                "IL102", "this interval is empty", low.span.to(high.span), "write the smaller value first"
+            )
         return ast.Assume(layer, str(name), *ends, span)
 
     @rule
@@ -217,7 +299,12 @@ class Builder(Models, Machines, Orders, Skeletons):
         models = self._models(next((p.value for p in parts if isinstance(p, Part)), ()), TARGETS)
         for code in codes:
             if not (len(code.text) == 5 and code.text.startswith("IL") and code.text[2:].isdigit()):
-                self.fail("IL107", f"`{code.text}` is no diagnostic code", code.span, "codes are IL101 to IL999: `expect invalid IL402`")
+                self.fail(
+                    "IL107",
+                    f"`{code.text}` is no diagnostic code",
+                    code.span,
+                    "codes are IL101 to IL999: `expect invalid IL402`",
+                )
         return ast.Expect(str(verdict), codes, models, span)
 
     @rule
@@ -225,5 +312,13 @@ class Builder(Models, Machines, Orders, Skeletons):
         return Part("under", words, span)
 
 
-_SINGLE = {ast.Model: "model", ast.Images: "images", ast.Cut: "cut", ast.MemoryBlock: "memory", ast.Device: "device",
-           ast.Replicas: "replicas", ast.Place: "place", ast.Order: "order"}
+_SINGLE = {
+    ast.Model: "model",
+    ast.Images: "images",
+    ast.Cut: "cut",
+    ast.MemoryBlock: "memory",
+    ast.Device: "device",
+    ast.Replicas: "replicas",
+    ast.Place: "place",
+    ast.Order: "order",
+}

@@ -6,19 +6,51 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from . import ast
-from .diagnostics import Diagnostic, Label
-from .operations import OperationError
-from .source import Span
-from .units import DIMENSION, PHRASE, WRITTEN_UNITS, NumberError, read_amount, read_int
+from interlock.language import ast
+from interlock.language.operations import OperationError
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.quantities import DIMENSION, PHRASE, WRITTEN_UNITS, NumberError, read_amount, read_int
+from interlock.text.source import Span
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
 TARGETS = ("torch", "torchtitan", "hyperparallel", "npu")
 _LONGEST_NAME = 128
-_MOST_KEPT = 1000                               # diagnostics; a million wrong operations are no more use than these
+_MOST_KEPT = 1000  # diagnostics; a million wrong operations are no more use than these
 
-_VALUES = frozenset("""NAME SKELETON_NAME OP_WORD CAPITALS NUMBER STRING OPS OP_REPEAT PROPERTY VALID INVALID UNKNOWN VACUOUS IMAGE WEIGHT PARAMETER VOCABULARY FRAGMENT INSERTED
-    WRITTEN SHARDED REPLICATED OVERLAP GROUP COMPARE PLUS MINUS TIMES DIV MOD""".split())
+_VALUES = frozenset(
+    [
+        "NAME",
+        "SKELETON_NAME",
+        "OP_WORD",
+        "CAPITALS",
+        "NUMBER",
+        "STRING",
+        "OPS",
+        "OP_REPEAT",
+        "PROPERTY",
+        "VALID",
+        "INVALID",
+        "UNKNOWN",
+        "VACUOUS",
+        "IMAGE",
+        "WEIGHT",
+        "PARAMETER",
+        "VOCABULARY",
+        "FRAGMENT",
+        "INSERTED",
+        "WRITTEN",
+        "SHARDED",
+        "REPLICATED",
+        "OVERLAP",
+        "GROUP",
+        "COMPARE",
+        "PLUS",
+        "MINUS",
+        "TIMES",
+        "DIV",
+        "MOD",
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -38,7 +70,10 @@ def rule(method):
         first, last = children[0], children[-1]
         at = first.span.at if hasattr(first, "span") else self.base + first.start_pos
         end = last.span.at + last.span.width if hasattr(last, "span") else self.base + last.end_pos
-        return method(self, Span(at, end - at), *[c for c in children if getattr(c, "type", "NAME") in _VALUES])
+        return method(
+            self, Span(at, end - at), *[c for c in children if getattr(c, "type", "NAME") in _VALUES]
+        )
+
     return call
 
 
@@ -51,7 +86,7 @@ class Base:
     def reset(self, base: int) -> None:
         self.base = base
         self.errors: list[Diagnostic] = []
-        self.depth: dict[int, int] = {}             # of whole expressions, by id; the tree keeps them alive
+        self.depth: dict[int, int] = {}  # of whole expressions, by id; the tree keeps them alive
         self.too_deep = False
 
     def fail(self, code: str, message: str, span: Span, help: str = "", label: str = "") -> None:
@@ -63,7 +98,12 @@ class Base:
 
     def _word(self, token) -> ast.Word:
         if len(token) > _LONGEST_NAME:
-            self.fail("IL104", f"a name of {len(token):,} characters", self._place(token), f"the most is {_LONGEST_NAME}")
+            self.fail(
+                "IL104",
+                f"a name of {len(token):,} characters",
+                self._place(token),
+                f"the most is {_LONGEST_NAME}",
+            )
         return ast.Word(str(token), self._place(token))
 
     def _int(self, token) -> ast.Int:
@@ -91,8 +131,12 @@ class Base:
         if amount.dimension != wanted:
             if amount.value:
                 units = WRITTEN_UNITS.get(wanted)
-                self.fail("IL102", f"expected {PHRASE[wanted]} after `{field.split()[0]}`, not `{token}`", span,
-                          f"units: {units}" if units else "write the number alone")
+                self.fail(
+                    "IL102",
+                    f"expected {PHRASE[wanted]} after `{field.split(maxsplit=1)[0]}`, not `{token}`",
+                    span,
+                    f"units: {units}" if units else "write the number alone",
+                )
             return ast.Quantity(0, wanted, span, 1, per_image)
         return ast.Quantity(amount.value, amount.dimension, span, amount.scale, per_image)
 
@@ -104,19 +148,30 @@ class Base:
         found: dict[str, Part] = {}
         for part in parts:
             if part.tag in found:
-                self.twice(f"`{part.tag}` is given twice in {what}", part.span, found[part.tag].span, "delete one of them")
+                self.twice(
+                    f"`{part.tag}` is given twice in {what}",
+                    part.span,
+                    found[part.tag].span,
+                    "delete one of them",
+                )
             found.setdefault(part.tag, part)
         return {tag: part.value for tag, part in found.items()}
 
     def twice(self, message: str, span: Span, first: Span, help: str) -> None:
         if len(self.errors) < _MOST_KEPT:
-            self.errors.append(Diagnostic("IL103", message, (Label(span, "again here"), Label(first, "first here")), help))
+            self.errors.append(
+                Diagnostic("IL103", message, (Label(span, "again here"), Label(first, "first here")), help)
+            )
 
     def _models(self, words, targets: tuple[str, ...] = ()) -> tuple[ast.Word, ...]:
         for word in words:
             if word.text not in MODELS + targets:
-                self.fail("IL107", f"unknown communication model `{word.text}`", word.span,
-                          f"models: {', '.join(MODELS)}" + (f"; targets: {', '.join(targets)}" if targets else ""))
+                self.fail(
+                    "IL107",
+                    f"unknown communication model `{word.text}`",
+                    word.span,
+                    f"models: {', '.join(MODELS)}" + (f"; targets: {', '.join(targets)}" if targets else ""),
+                )
         return tuple(words)
 
     def _try(self, span, make, *arguments):
@@ -133,7 +188,12 @@ class Base:
         low = self._int(first)
         high = self._int(last) if last else low
         if high.value < low.value:
-            self.fail("IL102", f"`{low.value}..{high.value}` is empty", span, f"`a..b` includes both ends: write `{high.value}..{low.value}`")
+            self.fail(
+                "IL102",
+                f"`{low.value}..{high.value}` is empty",
+                span,
+                f"`a..b` includes both ends: write `{high.value}..{low.value}`",
+            )
         return ast.IndexRange(low.value, high.value, span)
 
     @rule

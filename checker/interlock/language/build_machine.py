@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import ast
-from .build_base import Base, Part, rule
+from interlock.language import ast
+from interlock.language.build_base import Base, Part, rule
 
 
 class Machines(Base):
@@ -17,7 +17,9 @@ class Machines(Base):
     def _one_for_all(self, items, what: str, form: str) -> None:
         plain = [i for i in items if not i.ranks]
         if len(plain) > 1:
-            self.twice(f"{what} is given twice for all ranks", plain[1].span, plain[0].span, f"say for which: {form}")
+            self.twice(
+                f"{what} is given twice for all ranks", plain[1].span, plain[0].span, f"say for which: {form}"
+            )
 
     @rule
     def capacity(self, span, number, *ranges):
@@ -28,13 +30,21 @@ class Machines(Base):
             unit = {"weight": "weight byte", "vocabulary": "vocabulary entry"}.get(str(unit), str(unit))
             amount = self._amount(number, f"{name} per {unit}")
             if amount.dimension == "bytes" and "." in number:
-                self.fail("IL102", f"`{number}` for each {unit}: expected whole bytes", amount.span, "`.. per weight byte` keeps fractions")
+                self.fail(
+                    "IL102",
+                    f"`{number}` for each {unit}: expected whole bytes",
+                    amount.span,
+                    "`.. per weight byte` keeps fractions",
+                )
             elif name == "weights" and not amount.value:
                 self.fail("IL102", "a parameter of no bytes", amount.span, "write `weights 2B per parameter`")
             return Part(name, ast.Share(amount, unit, shards.value if shards else None, span), span)
+
         return rule(method)
 
-    weights, gradient, master, optimizer, logits = map(_share, ("weights", "gradient", "master", "optimizer", "logits"))
+    weights, gradient, master, optimizer, logits = map(
+        _share, ("weights", "gradient", "master", "optimizer", "logits")
+    )
 
     @rule
     def shards(self, span, _, number):
@@ -44,12 +54,23 @@ class Machines(Base):
     def link(self, span, *parts):
         numbers = [self._int(p) for p in parts if getattr(p, "type", "") == "NUMBER"]
         once = self._once([p for p in parts if isinstance(p, Part)], "this link")
-        return ast.Link((numbers[0].value, numbers[1].value) if numbers else None, once.get("latency"), once.get("bandwidth"), span)
+        return ast.Link(
+            (numbers[0].value, numbers[1].value) if numbers else None,
+            once.get("latency"),
+            once.get("bandwidth"),
+            span,
+        )
 
     @rule
     def replicas(self, span, number, *parts):
         once = self._once(parts, "`replicas`")
-        return ast.Replicas(self._positive(number, "replicas"), once.get("latency"), once.get("bandwidth"), "blocking" in once, span)
+        return ast.Replicas(
+            self._positive(number, "replicas"),
+            once.get("latency"),
+            once.get("bandwidth"),
+            "blocking" in once,
+            span,
+        )
 
     @rule
     def blocking(self, span, *_):
@@ -65,28 +86,47 @@ class Machines(Base):
         for o in overlaps:
             pair = o.stages and tuple(s.first for s in o.stages)
             if pair in seen:
-                self.twice("`overlap` is given twice for the same stages", o.span, seen[pair].span,
-                           "delete one, or say for which: `overlap 3ms on stages 0, 7`")
+                self.twice(
+                    "`overlap` is given twice for the same stages",
+                    o.span,
+                    seen[pair].span,
+                    "delete one, or say for which: `overlap 3ms on stages 0, 7`",
+                )
             seen.setdefault(pair, o)
-        return ast.Device(once.get("peak_flops"), once.get("hbm_bandwidth"), once.get("overhead"), speeds, overlaps, span)
+        return ast.Device(
+            once.get("peak_flops"), once.get("hbm_bandwidth"), once.get("overhead"), speeds, overlaps, span
+        )
 
     @rule
     def speed(self, span, number, *ranges):
         factor = self._amount(number, "speed")
         if not number.strip("0_."):
-            self.fail("IL102", "a speed of 0: nothing would ever end", factor.span, "write a share of the speed the times are for: `speed 0.8`")
+            self.fail(
+                "IL102",
+                "a speed of 0: nothing would ever end",
+                factor.span,
+                "write a share of the speed the times are for: `speed 0.8`",
+            )
         return ast.Speed(factor, ranges, span)
 
     @rule
     def overlap_time(self, span, _, number, *stages):
         for s in stages:
             if s.first != s.last:
-                self.fail("IL101", "an overlap is of one stage's forward with one stage's backward", s.span, "write `overlap 3ms on stages 0, 7`")
+                self.fail(
+                    "IL101",
+                    "an overlap is of one stage's forward with one stage's backward",
+                    s.span,
+                    "write `overlap 3ms on stages 0, 7`",
+                )
         return ast.OverlapTime(self._amount(number, "overlap"), stages or None, span)
 
     def _field(name):
         def method(self, span, number):
             return Part(name, self._amount(number, name), span)
+
         return rule(method)
 
-    latency, bandwidth, peak_flops, hbm_bandwidth, overhead = map(_field, ("latency", "bandwidth", "peak_flops", "hbm_bandwidth", "overhead"))
+    latency, bandwidth, peak_flops, hbm_bandwidth, overhead = map(
+        _field, ("latency", "bandwidth", "peak_flops", "hbm_bandwidth", "overhead")
+    )

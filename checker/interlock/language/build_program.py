@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import ast, operations
-from .build_base import Base, Part, rule
-from .operations import OperationError
-from .units import NumberError, read_amount
+from interlock.language import ast, operations
+from interlock.language.build_base import Base, Part, rule
+from interlock.language.operations import OperationError
+from interlock.text.quantities import NumberError, read_amount
 
 DEEPEST_EXPRESSION = 100
 
@@ -17,7 +17,12 @@ class Orders(Base):
         for line in lines:
             if isinstance(line, ast.PlaceRank):
                 if line.rank.value in seen:
-                    self.twice(f"rank {line.rank.value} is placed twice", line.rank.span, seen[line.rank.value].rank.span, "join the two lines")
+                    self.twice(
+                        f"rank {line.rank.value} is placed twice",
+                        line.rank.span,
+                        seen[line.rank.value].rank.span,
+                        "join the two lines",
+                    )
                 seen[line.rank.value] = line
         return ast.Place(lines, span)
 
@@ -43,9 +48,16 @@ class Orders(Base):
         seen: dict[int, ast.RankOrder] = {}
         for line in ranks:
             if line.rank.value in seen:
-                self.twice(f"rank {line.rank.value} is listed twice", line.rank.span, seen[line.rank.value].rank.span, "join the two lists")
+                self.twice(
+                    f"rank {line.rank.value} is listed twice",
+                    line.rank.span,
+                    seen[line.rank.value].rank.span,
+                    "join the two lists",
+                )
             seen.setdefault(line.rank.value, line)
-        return ast.Order(form, transfers, reductions, any(getattr(p, "type", "") == "FRAGMENT" for p in parts), ranks, span)
+        return ast.Order(
+            form, transfers, reductions, any(getattr(p, "type", "") == "FRAGMENT" for p in parts), ranks, span
+        )
 
     @rule
     def mode(self, span, mode):
@@ -77,7 +89,11 @@ class Orders(Base):
     @rule
     def word_op(self, span, name, *operands):
         comm = next((p.value.text for p in operands if isinstance(p, Part) and p.tag == "comm"), None)
-        plain = [o.text if isinstance(o, ast.Word) else o.value for o in operands if not (isinstance(o, Part) and o.tag == "comm")]
+        plain = [
+            o.text if isinstance(o, ast.Word) else o.value
+            for o in operands
+            if not (isinstance(o, Part) and o.tag == "comm")
+        ]
         return self._try(span, operations.word, str(name), plain, comm, span)
 
     @rule
@@ -106,23 +122,42 @@ class Expressions(Base):
         depth = 1 + max((self.depth.pop(id(c), 0) for c in children), default=0)
         if depth > DEEPEST_EXPRESSION:
             if not self.too_deep:
-                self.fail("IL104", f"an expression of more than {DEEPEST_EXPRESSION} levels", node.span, "name parts of it with `let`")
+                self.fail(
+                    "IL104",
+                    f"an expression of more than {DEEPEST_EXPRESSION} levels",
+                    node.span,
+                    "name parts of it with `let`",
+                )
             self.too_deep = True
             self.depth.clear()
             zero = ast.Int(0, node.span)
-            return ast.Compare("==", zero, zero, node.span) if isinstance(node, ast.Compare | ast.Logic | ast.Not) else zero
+            return (
+                ast.Compare("==", zero, zero, node.span)
+                if isinstance(node, ast.Compare | ast.Logic | ast.Not)
+                else zero
+            )
         self.depth[id(node)] = depth
         return node
 
     def _arithmetic(self, e):
         if isinstance(e, (ast.Compare, ast.Logic, ast.Not)):
-            self.fail("IL101", "expected a number, not a condition", e.span, "a condition stands after `if`, `where`, `for` of a proof")
+            self.fail(
+                "IL101",
+                "expected a number, not a condition",
+                e.span,
+                "a condition stands after `if`, `where`, `for` of a proof",
+            )
             return ast.Int(0, e.span)
         return e
 
     def _condition(self, e):
         if isinstance(e, (ast.Int, ast.Quantity, ast.Negate, ast.Binary)):
-            self.fail("IL101", "expected a condition, not a number", e.span, "compare it with something: `i == 0`, `M >= 2*P - 1`")
+            self.fail(
+                "IL101",
+                "expected a condition, not a number",
+                e.span,
+                "compare it with something: `i == 0`, `M >= 2*P - 1`",
+            )
             return ast.Compare("==", ast.Int(0, e.span), ast.Int(0, e.span), e.span)
         return e
 
@@ -144,8 +179,13 @@ class Expressions(Base):
     @rule
     def call(self, span, function, arguments):
         if function in ("min", "max") and len(arguments.value) < 2:
-            self.fail("IL101", f"`{function}` takes two arguments or more", span, f"such as `{function}(P - r, M)`")
-        return self._node(ast.Call(self._word(function), tuple(self._arithmetic(a) for a in arguments.value), span), *arguments.value)
+            self.fail(
+                "IL101", f"`{function}` takes two arguments or more", span, f"such as `{function}(P - r, M)`"
+            )
+        return self._node(
+            ast.Call(self._word(function), tuple(self._arithmetic(a) for a in arguments.value), span),
+            *arguments.value,
+        )
 
     @rule
     def call_args(self, span, *arguments):
@@ -153,7 +193,10 @@ class Expressions(Base):
 
     def _binary(make):
         def method(self, span, left, operator, right):
-            return self._node(make(str(operator), self._arithmetic(left), self._arithmetic(right), span), left, right)
+            return self._node(
+                make(str(operator), self._arithmetic(left), self._arithmetic(right), span), left, right
+            )
+
         return rule(method)
 
     sum = product = _binary(ast.Binary)
@@ -165,7 +208,10 @@ class Expressions(Base):
 
     def _logic(word):
         def method(self, span, left, right):
-            return self._node(ast.Logic(word, self._condition(left), self._condition(right), span), left, right)
+            return self._node(
+                ast.Logic(word, self._condition(left), self._condition(right), span), left, right
+            )
+
         return rule(method)
 
     or_, and_ = _logic("or"), _logic("and")
@@ -183,12 +229,28 @@ class Skeletons(Expressions):
     @rule
     def skeleton(self, span, name, *parts):
         pick = lambda kind: tuple(p for p in parts if isinstance(p, kind))
-        once = self._once([Part("rank", p, p.span) if isinstance(p, ast.RankProgram) else p for p in parts
-                           if isinstance(p, (Part, ast.RankProgram))], f"skeleton `{name.text}`")
+        once = self._once(
+            [
+                Part("rank", p, p.span) if isinstance(p, ast.RankProgram) else p
+                for p in parts
+                if isinstance(p, (Part, ast.RankProgram))
+            ],
+            f"skeleton `{name.text}`",
+        )
         program = once.get("rank")
-        return ast.Skeleton(name, pick(ast.Word), once["layout"], once.get("chunks"), once.get("place"), once.get("weaves into"),
-                            once.get("where"), "written" if program and _lists_transfers(program.body) else "inserted",
-                            program, pick(ast.Prove), span)
+        return ast.Skeleton(
+            name,
+            pick(ast.Word),
+            once["layout"],
+            once.get("chunks"),
+            once.get("place"),
+            once.get("weaves into"),
+            once.get("where"),
+            "written" if program and _lists_transfers(program.body) else "inserted",
+            program,
+            pick(ast.Prove),
+            span,
+        )
 
     @rule
     def layout(self, span, layout):
@@ -201,12 +263,19 @@ class Skeletons(Expressions):
     @rule
     def placement(self, span, name):
         if name not in ("loop", "vee"):
-            self.fail("IL107", f"unknown placement `{name}`", self._place(name), "placements: `loop`, `vee`, or a map: `place map(r, c) = c*P + r`")
+            self.fail(
+                "IL107",
+                f"unknown placement `{name}`",
+                self._place(name),
+                "placements: `loop`, `vee`, or a map: `place map(r, c) = c*P + r`",
+            )
         return Part("place", self._word(name), span)
 
     @rule
     def place_map(self, span, rank, chunk, stage):
-        return Part("place", ast.PlaceMap(self._word(rank), self._word(chunk), self._arithmetic(stage), span), span)
+        return Part(
+            "place", ast.PlaceMap(self._word(rank), self._word(chunk), self._arithmetic(stage), span), span
+        )
 
     @rule
     def weaves(self, span, name):
@@ -230,9 +299,15 @@ class Skeletons(Expressions):
 
     @rule
     def for_(self, span, variable, over, block):
-        if not isinstance(over, ast.Range) and not (isinstance(over, ast.Call) and over.function.text == "owned"):
-            self.fail("IL101", "expected a range such as `0 ..< n`, or `owned(r)`, after `in`", over.span,
-                      "a loop runs from the first value up to, not including, the last")
+        if not isinstance(over, ast.Range) and not (
+            isinstance(over, ast.Call) and over.function.text == "owned"
+        ):
+            self.fail(
+                "IL101",
+                "expected a range such as `0 ..< n`, or `owned(r)`, after `in`",
+                over.span,
+                "a loop runs from the first value up to, not including, the last",
+            )
             over = ast.Range(ast.Int(0, over.span), ast.Int(0, over.span), over.span)
         return ast.For(self._word(variable), over, block.value, span)
 
@@ -244,7 +319,12 @@ class Skeletons(Expressions):
     def if_(self, span, *parts):
         otherwise = parts[-1].value if parts[-1].tag == "otherwise" else ()
         parts = [p for p in parts if not (isinstance(p, Part) and p.tag == "otherwise")]
-        return ast.If(tuple(self._condition(c) for c in parts[::2]), tuple(b.value for b in parts[1::2]), otherwise, span)
+        return ast.If(
+            tuple(self._condition(c) for c in parts[::2]),
+            tuple(b.value for b in parts[1::2]),
+            otherwise,
+            span,
+        )
 
     @rule
     def otherwise(self, span, block):
@@ -256,7 +336,12 @@ class Skeletons(Expressions):
         if form == "overlap":
             self._try(span, operations.check_overlap, kinds, span)
         elif not kinds or set(kinds) - operations.TRANSFERS:
-            self.fail("IL101", "a group is one launch of transfers", span, "such as `group { SEND_F(i)  RECV_B(j) }`")
+            self.fail(
+                "IL101",
+                "a group is one launch of transfers",
+                span,
+                "such as `group { SEND_F(i)  RECV_B(j) }`",
+            )
         return ast.Group(str(form), ops, span)
 
     @rule
@@ -272,11 +357,21 @@ class Skeletons(Expressions):
         least = 1 if kind in operations.WITH_MICROBATCH else 0
         if kind not in operations.WITH_MICROBATCH | operations.WITH_STAGE | operations.ALONE:
             near = operations.NEAR.get(kind)
-            self.fail("IL107", f"unknown kind of operation `{kind}`", self._place(name),
-                      f"did you mean `{near}`?" if near else operations.KINDS)
+            self.fail(
+                "IL107",
+                f"unknown kind of operation `{kind}`",
+                self._place(name),
+                f"did you mean `{near}`?" if near else operations.KINDS,
+            )
         elif not least <= len(arguments) <= most:
-            form = {2: f"{kind}(i)` or, with chunk c, `{kind}(i, c)", 1: f"{kind}` or, of chunk c, `{kind}(c)", 0: kind}[most]
-            takes = f"takes {least} to {most} arguments, not {len(arguments)}" if most else "takes no argument"
+            form = {
+                2: f"{kind}(i)` or, with chunk c, `{kind}(i, c)",
+                1: f"{kind}` or, of chunk c, `{kind}(c)",
+                0: kind,
+            }[most]
+            takes = (
+                f"takes {least} to {most} arguments, not {len(arguments)}" if most else "takes no argument"
+            )
             self.fail("IL101", f"`{kind}` {takes}", span, f"write `{form}`")
         elif comm and kind not in operations.TRANSFERS:
             self.fail("IL101", f"`{kind}` uses no communicator", comm.span, "only transfers name one")
@@ -290,8 +385,12 @@ class Skeletons(Expressions):
     @rule
     def claim(self, span, condition, under=None):
         if isinstance(condition, (ast.Int, ast.Quantity, ast.Binary, ast.Negate)):
-            self.fail("IL101", "expected a comparison, such as `peak <= 60GiB`", condition.span,
-                      "a claim compares a figure with a bound, or is a word such as `deadlock_free`")
+            self.fail(
+                "IL101",
+                "expected a comparison, such as `peak <= 60GiB`",
+                condition.span,
+                "a claim compares a figure with a bound, or is a word such as `deadlock_free`",
+            )
         return ast.Claim(condition, self._models(under.value) if under else (), span)
 
 

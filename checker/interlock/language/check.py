@@ -7,18 +7,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from . import ast
-from .diagnostics import Diagnostic, Label
-from .expand import MOST_OPERATIONS, count
-from .source import Span
+from interlock.language import ast
+from interlock.language.expand import MOST_OPERATIONS, count
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.source import Span
 
 FUNCTIONS = ("min", "max")
 
 
 def check(file: ast.File) -> Iterator[Diagnostic]:
     if not file.schedules and not file.skeletons:
-        yield Diagnostic("IL106", "this file contains neither a schedule nor a skeleton", (Label(Span(file.span.at, 1)),),
-                         "begin with `schedule NAME { .. }`")
+        yield Diagnostic(
+            "IL106",
+            "this file contains neither a schedule nor a skeleton",
+            (Label(Span(file.span.at, 1)),),
+            "begin with `schedule NAME { .. }`",
+        )
     yield from _twice("schedule", (s.name for s in file.schedules))
     yield from _twice("skeleton", (s.name for s in file.skeletons))
     for skeleton in file.skeletons:
@@ -31,8 +35,12 @@ def _twice(what: str, names: Iterable[ast.Word]) -> Iterator[Diagnostic]:
     seen: dict[str, ast.Word] = {}
     for name in names:
         if name.text in seen:
-            yield Diagnostic("IL103", f"{what} `{name}` is defined twice", (Label(name.span, "again here"), Label(seen[name.text].span, "first here")),
-                             "rename one of them")
+            yield Diagnostic(
+                "IL103",
+                f"{what} `{name}` is defined twice",
+                (Label(name.span, "again here"), Label(seen[name.text].span, "first here")),
+                "rename one of them",
+            )
         seen.setdefault(name.text, name)
 
 
@@ -40,8 +48,12 @@ def _unknown(what: str, name: str, span: Span, known: Iterable[str], none: str =
     known = list(islice(known, 200))
     near = difflib.get_close_matches(name[:60], known, 1, 0.6)
     listed = ", ".join(known[:12]) + (", .." if len(known) > 12 else "")
-    return Diagnostic("IL107", f"unknown {what} `{name if len(name) <= 40 else name[:37] + '...'}`", (Label(span),),
-                      f"did you mean `{near[0]}`?" if near else f"known here: {listed}" if known else none)
+    return Diagnostic(
+        "IL107",
+        f"unknown {what} `{name if len(name) <= 40 else name[:37] + '...'}`",
+        (Label(span),),
+        f"did you mean `{near[0]}`?" if near else f"known here: {listed}" if known else none,
+    )
 
 
 # ---- schedules ---------------------------------------------------------------------------------
@@ -57,16 +69,24 @@ def _schedule(s: ast.Schedule) -> Iterator[Diagnostic]:
     yield from _twice("communicator", (c.name for c in s.communicators))
     yield from _twice("tie", (t.name for t in s.ties if t.name))
 
-    refs = [ref for r in regions for ref in r.layers] + [ref for f in s.freezes for ref in f.layers] \
-        + [ref for t in s.ties for ref in t.layers] + [a.layer for a in s.assumptions]
+    refs = (
+        [ref for r in regions for ref in r.layers]
+        + [ref for f in s.freezes for ref in f.layers]
+        + [ref for t in s.ties for ref in t.layers]
+        + [a.layer for a in s.assumptions]
+    )
     refs += [ref for f in s.for_any for ref in f.of if ref.group.text not in {r.name.text for r in regions}]
     if groups is not None:
         for ref in refs:
             yield from _layer_ref(ref, groups)
     elif s.model is None:
         for ref in refs:
-            yield Diagnostic("IL107", f"unknown layer group `{ref.group}`: the schedule has no model", (Label(ref.span),),
-                             "add `model { .. }`; without one, stages are frozen and tied by number: `freeze stage 0`")
+            yield Diagnostic(
+                "IL107",
+                f"unknown layer group `{ref.group}`: the schedule has no model",
+                (Label(ref.span),),
+                "add `model { .. }`; without one, stages are frozen and tied by number: `freeze stage 0`",
+            )
 
     known = {c.name.text for c in s.communicators}
     none = "declare it: `communicator NAME = ranks 0, 1`"
@@ -79,19 +99,40 @@ def _schedule(s: ast.Schedule) -> Iterator[Diagnostic]:
 
 def _required(s: ast.Schedule) -> Iterator[Diagnostic]:
     if s.ranks is None and not s.order:
-        yield Diagnostic("IL101", f"schedule `{s.name}` does not say how many ranks it has", (Label(s.name.span),), "add `ranks 4`")
+        yield Diagnostic(
+            "IL101",
+            f"schedule `{s.name}` does not say how many ranks it has",
+            (Label(s.name.span),),
+            "add `ranks 4`",
+        )
     if s.microbatches is None and not s.order:
-        yield Diagnostic("IL101", f"schedule `{s.name}` does not say how many microbatches it has", (Label(s.name.span),), "add `microbatches 8`")
+        yield Diagnostic(
+            "IL101",
+            f"schedule `{s.name}` does not say how many microbatches it has",
+            (Label(s.name.span),),
+            "add `microbatches 8`",
+        )
     if s.cut and s.order:
-        yield Diagnostic("IL101", f"schedule `{s.name}` has a `cut` and an order written out", (Label(s.order.span), Label(s.cut.span)),
-                         "keep one of the two")
+        yield Diagnostic(
+            "IL101",
+            f"schedule `{s.name}` has a `cut` and an order written out",
+            (Label(s.order.span), Label(s.cut.span)),
+            "keep one of the two",
+        )
     if s.place and s.cut:
-        yield Diagnostic("IL101", "`place` stands beside an order written out, not beside a `cut`", (Label(s.place.span),),
-                         "delete it: the skeletons place the stages")
+        yield Diagnostic(
+            "IL101",
+            "`place` stands beside an order written out, not beside a `cut`",
+            (Label(s.place.span),),
+            "delete it: the skeletons place the stages",
+        )
 
 
 def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Diagnostic]:
-    yield from _twice("layer group", (name for item in model.items if isinstance(item, (ast.Layers, ast.Pattern)) and (name := item.name)))
+    yield from _twice(
+        "layer group",
+        (name for item in model.items if isinstance(item, (ast.Layers, ast.Pattern)) and (name := item.name)),
+    )
     kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.count == 0}
     for item in model.items:
         match item:
@@ -102,10 +143,20 @@ def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Diagnostic]:
                     groups[item.name.text] = len(item.text)
                 for kind in item.kinds:
                     if kind.properties and kind.kind.text in kinds:
-                        yield Diagnostic("IL103", f"kind `{kind.kind}` is described twice", (Label(kind.span), Label(kinds[kind.kind.text].span)),
-                                         "describe it in one place")
+                        yield Diagnostic(
+                            "IL103",
+                            f"kind `{kind.kind}` is described twice",
+                            (Label(kind.span), Label(kinds[kind.kind.text].span)),
+                            "describe it in one place",
+                        )
                     elif not kind.properties and kind.kind.text not in kinds:
-                        yield _unknown("kind", kind.kind.text, kind.kind.span, kinds, f"describe it: `kind {kind.kind} {{ forward 1ms .. }}`")
+                        yield _unknown(
+                            "kind",
+                            kind.kind.text,
+                            kind.kind.span,
+                            kinds,
+                            f"describe it: `kind {kind.kind} {{ forward 1ms .. }}`",
+                        )
                     groups[kind.kind.text] = groups.get(kind.kind.text, 0) + item.text.count(kind.letter)
     for item in model.items:
         if isinstance(item, ast.Attach):
@@ -118,15 +169,25 @@ def _layer_ref(ref: ast.LayerRef, groups: dict[str, int]) -> Iterator[Diagnostic
     if size is None:
         yield _unknown("layer group", ref.group.text, ref.group.span, groups, "the model has no layer")
     elif ref.range and ref.range.last >= size:
-        yield Diagnostic("IL107", f"`{ref.group}` has no layer {ref.range.last}", (Label(ref.range.span),),
-                         f"it has {size}: `{ref.group}[0..{size - 1}]`" if size > 1 else f"it is one layer: write `{ref.group}`")
+        yield Diagnostic(
+            "IL107",
+            f"`{ref.group}` has no layer {ref.range.last}",
+            (Label(ref.range.span),),
+            f"it has {size}: `{ref.group}[0..{size - 1}]`"
+            if size > 1
+            else f"it is one layer: write `{ref.group}`",
+        )
 
 
 def _order(order: ast.Order, known: set[str], none: str) -> Iterator[Diagnostic]:
     total = sum(count(rank.items) for rank in order.ranks)
     if total > MOST_OPERATIONS:
-        yield Diagnostic("IL104", f"this {order.form} lists {total:,} operations", (Label(Span(order.span.at, 5)),),
-                         f"the most is {MOST_OPERATIONS:,}; a skeleton has no such limit")
+        yield Diagnostic(
+            "IL104",
+            f"this {order.form} lists {total:,} operations",
+            (Label(Span(order.span.at, 5)),),
+            f"the most is {MOST_OPERATIONS:,}; a skeleton has no such limit",
+        )
     for rank in order.ranks:
         for op in _ops(rank.items):
             if op.comm and op.comm not in known:
@@ -169,7 +230,9 @@ class _Skeleton:
         for given in (g for prove in s.proves for g in prove.given):
             yield from self._condition(given)
         if s.program is None:
-            yield Diagnostic("IL101", f"skeleton `{s.name}` has no program", (Label(s.name.span),), "add `rank r { .. }`")
+            yield Diagnostic(
+                "IL101", f"skeleton `{s.name}` has no program", (Label(s.name.span),), "add `rank r { .. }`"
+            )
         else:
             with self._scope(s.program.variable) as again:
                 yield from again
@@ -177,8 +240,12 @@ class _Skeleton:
 
     def _define(self, name: ast.Word) -> Iterator[Diagnostic]:
         if name.text in self.known:
-            yield Diagnostic("IL103", f"`{name}` already has a meaning here",
-                             (Label(name.span, "again here"), Label(self.known[name.text], "first here")), "take another name")
+            yield Diagnostic(
+                "IL103",
+                f"`{name}` already has a meaning here",
+                (Label(name.span, "again here"), Label(self.known[name.text], "first here")),
+                "take another name",
+            )
         self.known.setdefault(name.text, name.span)
 
     @contextmanager
@@ -207,7 +274,12 @@ class _Skeleton:
                     for argument in step.over.arguments:
                         yield from self._expression(argument)
                     if len(step.over.arguments) != 1:
-                        yield Diagnostic("IL101", "`owned` takes one argument, the rank", (Label(step.over.span),), "write `owned(r)`")
+                        yield Diagnostic(
+                            "IL101",
+                            "`owned` takes one argument, the rank",
+                            (Label(step.over.span),),
+                            "write `owned(r)`",
+                        )
                 with self._scope(step.variable) as again:
                     yield from again
                     yield from self._steps(step.body)
@@ -234,7 +306,12 @@ class _Skeleton:
                 yield from self._expression(c.left)
                 yield from self._expression(c.right)
             case _:
-                yield Diagnostic("IL101", "expected a condition, not a number", (Label(c.span),), "compare it with something: `i == 0`")
+                yield Diagnostic(
+                    "IL101",
+                    "expected a condition, not a number",
+                    (Label(c.span),),
+                    "compare it with something: `i == 0`",
+                )
 
     def _expression(self, e) -> Iterator[Diagnostic]:
         match e:
@@ -242,7 +319,12 @@ class _Skeleton:
                 if e.text not in self.known:
                     yield _unknown("name", e.text, e.span, self.known)
             case ast.Quantity():
-                yield Diagnostic("IL102", "expected a whole number without a unit", (Label(e.span),), "a skeleton counts microbatches and stages")
+                yield Diagnostic(
+                    "IL102",
+                    "expected a whole number without a unit",
+                    (Label(e.span),),
+                    "a skeleton counts microbatches and stages",
+                )
             case ast.Binary():
                 yield from self._expression(e.left)
                 yield from self._expression(e.right)
@@ -250,7 +332,12 @@ class _Skeleton:
                 yield from self._expression(e.operand)
             case ast.Call():
                 if e.function.text == "owned":
-                    yield Diagnostic("IL101", "`owned` is no number", (Label(e.span),), "it stands after `in`: `for m in owned(r) { .. }`")
+                    yield Diagnostic(
+                        "IL101",
+                        "`owned` is no number",
+                        (Label(e.span),),
+                        "it stands after `in`: `for m in owned(r) { .. }`",
+                    )
                 elif e.function.text not in FUNCTIONS:
                     yield _unknown("function", e.function.text, e.function.span, FUNCTIONS)
                 for argument in e.arguments:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .ast import Item, Launch, Op, Overlap, Repeat
-from .diagnostics import error
+from interlock.language.ast import Item, Launch, Op, Overlap, Repeat
+from interlock.text.diagnostics import error
 
 MOST_OPERATIONS = 20_000_000
 
@@ -29,8 +29,13 @@ def expand(items: tuple[Item, ...]) -> Iterator[Op | Launch | Overlap]:
     total = count(items)
     if total > MOST_OPERATIONS:
         widest = max(items, key=lambda item: count((item,)))
-        raise error("IL104", f"{total:,} operations are too many", widest.span, "here",
-                    f"the most a file may list is {MOST_OPERATIONS:,}; a skeleton has no such limit")
+        raise error(
+            "IL104",
+            f"{total:,} operations are too many",
+            widest.span,
+            "here",
+            f"the most a file may list is {MOST_OPERATIONS:,}; a skeleton has no such limit",
+        )
     return _expand(items)
 
 
@@ -50,7 +55,13 @@ def _expand(items: tuple[Item, ...]) -> Iterator[Op | Launch | Overlap]:
 def _advance(first, last, k: int):
     """`first` with every index that differs from that of `last` advanced by k."""
     if isinstance(first, Op):
-        return Op(first.kind, first.span,
-                  first.stage + k * (first.stage != last.stage), first.mb + k * (first.mb != last.mb),
-                  first.peer + k * (first.peer != last.peer), first.name, first.comm)
+        return Op(
+            first.kind,
+            first.span,
+            first.stage + k * (first.stage != last.stage),
+            first.mb + k * (first.mb != last.mb),
+            first.peer + k * (first.peer != last.peer),
+            first.name,
+            first.comm,
+        )
     return type(first)(tuple(_advance(a, b, k) for a, b in zip(first.items, last.items)), first.span)

@@ -19,12 +19,14 @@ _INDENT = "  "
 
 @dataclass
 class _Line:
-    left: str = ""                      # up to the first `{` or `=`, indentation included
-    right: str = ""                     # from there on
-    sign: str = ""                      # which of the two
-    apart: bool = False                 # the writer put more than one blank before it
+    left: str = ""  # up to the first `{` or `=`, indentation included
+    right: str = ""  # from there on
+    sign: str = ""  # which of the two
+    apart: bool = False  # the writer put more than one blank before it
     comment: str = ""
-    below: tuple[int, int] | None = None    # goes on behind the n-th open bracket of a line, or its `rank 0:` (n = -1)
+    below: tuple[int, int] | None = (
+        None  # goes on behind the n-th open bracket of a line, or its `rank 0:` (n = -1)
+    )
 
     def text(self, width: int) -> str:
         return self.left.ljust(width) + " " * bool(self.left.strip() and self.right) + self.right
@@ -32,12 +34,12 @@ class _Line:
 
 @dataclass
 class _Bracket:
-    line: int                           # where it was opened, and the how-manieth bracket of that line it is
+    line: int  # where it was opened, and the how-manieth bracket of that line it is
     number: int
-    hangs: bool                         # something stands behind it on its line
-    order: bool                         # it opens the ranks of an order or a trace
+    hangs: bool  # something stands behind it on its line
+    order: bool  # it opens the ranks of an order or a trace
     indents: bool = False
-    rank: int = -1                      # the last line in it that begins with `rank`
+    rank: int = -1  # the last line in it that begins with `rank`
 
 
 def format(text: str) -> str:
@@ -51,7 +53,11 @@ def format(text: str) -> str:
         below = _below(tokens, brackets, len(lines))
         line = _line(tokens, _INDENT * _enter(tokens, brackets, len(lines)))
         if below is not None:
-            line = _Line("".join((line.left, " " * bool(line.left.strip() and line.right), line.right)).lstrip(" "), comment=line.comment, below=below)
+            line = _Line(
+                "".join((line.left, " " * bool(line.left.strip() and line.right), line.right)).lstrip(" "),
+                comment=line.comment,
+                below=below,
+            )
         lines.append(line)
     while lines and lines[-1] == _Line():
         lines.pop()
@@ -78,8 +84,15 @@ def _enter(tokens: list[str], brackets: list[_Bracket], number: int) -> int:
     count = 0
     for at, token in enumerate(tokens):
         if token in _OPENING:
-            behind = [t for t in tokens[at + 1:] if t[0] not in _BLANK]
-            brackets.append(_Bracket(number, count, bool(behind) and behind[0][0] != "#", {"order", "trace"} & set(tokens[:at]) != set()))
+            behind = [t for t in tokens[at + 1 :] if t[0] not in _BLANK]
+            brackets.append(
+                _Bracket(
+                    number,
+                    count,
+                    bool(behind) and behind[0][0] != "#",
+                    {"order", "trace"} & set(tokens[:at]) != set(),
+                )
+            )
             count += 1
         elif token in _CLOSING and brackets:
             brackets.pop()
@@ -107,11 +120,14 @@ def _line(tokens: list[str], indent: str) -> _Line:
         if token in ("{", "=") and before and not line.sign:
             line.sign, line.apart, line.left, parts = token, apart, "".join(parts), [token]
         elif before:
-            parts += ["  " if apart and _space(before, token, True) else " " * _space(before, token, bool(gap)), token]
+            parts += [
+                "  " if apart and _space(before, token, True) else " " * _space(before, token, bool(gap)),
+                token,
+            ]
         else:
             parts.append(token)
         before, gap = token, ""
-    if line.sign and parts == ["{"]:                             # a block over several lines aligns with nothing
+    if line.sign and parts == ["{"]:  # a block over several lines aligns with nothing
         line.left, line.sign, line.apart = f"{line.left} {{", "", False
     elif line.sign:
         line.right = "".join(parts)

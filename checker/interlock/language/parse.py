@@ -7,19 +7,21 @@ import threading
 from dataclasses import replace
 from itertools import islice
 
-from . import ast, check
-from .diagnostics import InputError, error
-from .recovery import MOST_ERRORS, Run
-from .source import Source, Span
+from interlock.language import ast, check
+from interlock.language.recovery import MOST_ERRORS, Run
+from interlock.text.diagnostics import InputError, error
+from interlock.text.source import Source, Span
 
-LARGEST_FILE = 8 * 2**20                        # bytes
-DEEPEST = 64                                    # braces, parentheses, brackets
+LARGEST_FILE = 8 * 2**20  # bytes
+DEEPEST = 64  # braces, parentheses, brackets
 
 _BRACKETS = re.compile(r'#[^\n]*|"[^"\n]*"|[{}()\[\]]')
-_EXPECT = re.compile(r"#\s*expect:\s*(valid|invalid|unknown|vacuous)((?:[ \t,]+IL[0-9]{3})*)"
-                     r"(?:[ \t]+under[ \t]+([a-z]+(?:[ \t]*,[ \t]*[a-z]+)*))?[ \t\r]*")
+_EXPECT = re.compile(
+    r"#\s*expect:\s*(valid|invalid|unknown|vacuous)((?:[ \t,]+IL[0-9]{3})*)"
+    r"(?:[ \t]+under[ \t]+([a-z]+(?:[ \t]*,[ \t]*[a-z]+)*))?[ \t\r]*"
+)
 
-_LOCK = threading.Lock()                        # the parser and its builder are one, made once
+_LOCK = threading.Lock()  # the parser and its builder are one, made once
 
 
 def parse(source: Source) -> ast.File:
@@ -35,7 +37,10 @@ def parse(source: Source) -> ast.File:
         if found:
             found = sorted(found, key=lambda d: d.labels[0].span.at)[:MOST_ERRORS]
             if len(found) == MOST_ERRORS:
-                found[-1] = replace(found[-1], help=f"{found[-1].help}; repair these {MOST_ERRORS} first: what may follow is not shown")
+                found[-1] = replace(
+                    found[-1],
+                    help=f"{found[-1].help}; repair these {MOST_ERRORS} first: what may follow is not shown",
+                )
             raise InputError(*found)
     except InputError as e:
         raise InputError(*(replace(d, rule=f"R-SYN-{d.code[-1]}") for d in e.diagnostics)) from None
@@ -50,11 +55,17 @@ def _inside(at: int, span: Span) -> bool:
 def decode(name: str, data: bytes) -> str:
     """The text of a file's bytes. Raises InputError (IL104, IL105)."""
     if len(data) > LARGEST_FILE:
-        raise error("IL104", f"{name} has {len(data):,} bytes; the most is {LARGEST_FILE:,}", help="use a skeleton, or repeats such as `0F0..3`")
+        raise error(
+            "IL104",
+            f"{name} has {len(data):,} bytes; the most is {LARGEST_FILE:,}",
+            help="use a skeleton, or repeats such as `0F0..3`",
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise error("IL105", f"{name} is not text: byte {e.start} is not UTF-8", help="a `.sched` file is UTF-8 text") from None
+        raise error(
+            "IL105", f"{name} is not text: byte {e.start} is not UTF-8", help="a `.sched` file is UTF-8 text"
+        ) from None
 
 
 def header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]:
@@ -66,9 +77,13 @@ def header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]:
             break
         start = at + len(line) - len(line.lstrip())
         if match := _EXPECT.fullmatch(line.strip()):
+
             def words(group):
                 spans = re.compile(r"\w+").finditer(match.string, *match.span(group)) if match[group] else ()
-                return tuple(ast.Word(w.group(), Span(base + start + w.start(), len(w.group()))) for w in spans)
+                return tuple(
+                    ast.Word(w.group(), Span(base + start + w.start(), len(w.group()))) for w in spans
+                )
+
             found.append(ast.Expect(match[1], words(2), words(3), Span(base + start, len(match.group()))))
         at += len(line) + 1
     return tuple(found)
@@ -76,16 +91,37 @@ def header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]:
 
 def _check_text(source: Source) -> None:
     text, base = source.text, source.base
-    if len(text) > LARGEST_FILE or len(text) > LARGEST_FILE // 4 and len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE:
-        raise error("IL104", f"{source.name} is larger than {LARGEST_FILE // 2**20} MiB", Span(base, 1), help="use a skeleton, or repeats such as `0F0..3`")
+    if (
+        len(text) > LARGEST_FILE
+        or len(text) > LARGEST_FILE // 4
+        and len(text.encode("utf-8", "surrogatepass")) > LARGEST_FILE
+    ):
+        raise error(
+            "IL104",
+            f"{source.name} is larger than {LARGEST_FILE // 2**20} MiB",
+            Span(base, 1),
+            help="use a skeleton, or repeats such as `0F0..3`",
+        )
     if bad := re.search("[\0\ud800-\udfff\ufffd]", text):
-        raise error("IL105", f"{source.name} is not text", Span(base + bad.start(), 1), "not a character", "a `.sched` file is UTF-8 text")
+        raise error(
+            "IL105",
+            f"{source.name} is not text",
+            Span(base + bad.start(), 1),
+            "not a character",
+            "a `.sched` file is UTF-8 text",
+        )
     depth = 0
     for match in _BRACKETS.finditer(text):
         sign = match.group()
         if sign in "{([":
             depth += 1
             if depth > DEEPEST:
-                raise error("IL104", f"nesting deeper than {DEEPEST}", Span(base + match.start(), 1), "here", "name parts with `let`, or close what is open")
+                raise error(
+                    "IL104",
+                    f"nesting deeper than {DEEPEST}",
+                    Span(base + match.start(), 1),
+                    "here",
+                    "name parts with `let`, or close what is open",
+                )
         elif sign in "})]" and depth:
             depth -= 1

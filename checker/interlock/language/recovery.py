@@ -11,20 +11,40 @@ import functools
 import re
 from copy import copy
 
-from .. import resources
-from . import ast, wording
-from .build import Builder
-from .diagnostics import Diagnostic, Label
-from .source import Source, Span
+from interlock.language import ast, wording
+from interlock.language.build import Builder
+from interlock.text import resources
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.source import Source, Span
 
-MOST_ERRORS = 30                                # what a user reads at once
+MOST_ERRORS = 30  # what a user reads at once
 
 _WORD = re.compile(r'"[^"\n]*"|[0-9]*[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9_.]*\w*|\.{1,3}<?|[<>=!]=|&&|\|\||\S')
 _SKIPPED = re.compile(r'#[^\n]*|"[^"\n]*"|\n[ \t\r\f]*|[{}()\[\]]|[0-9]*[A-Za-z_][A-Za-z0-9_]*')
-_SIGNS = {"{": "LBRACE", "(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", ":": "COLON", "0": "NUMBER", "1": "NUMBER", "..<": "HALF_OPEN"}
-_BLOCKS = {ast.Schedule: "schedule", ast.Skeleton: "skeleton", ast.Model: "model", ast.Cut: "cut", ast.Place: "place", ast.RankProgram: "rank"}
-_HOMES = {"schedule": ("file", "schedule"), "skeleton": ("file", "skeleton"), "rank": ("skeleton", "rank")} \
-    | {block: ("schedule", block) for block in ("model", "cut", "place", "order", "trace")}
+_SIGNS = {
+    "{": "LBRACE",
+    "(": "LPAR",
+    ")": "RPAR",
+    "[": "LSQB",
+    "]": "RSQB",
+    ":": "COLON",
+    "0": "NUMBER",
+    "1": "NUMBER",
+    "..<": "HALF_OPEN",
+}
+_BLOCKS = {
+    ast.Schedule: "schedule",
+    ast.Skeleton: "skeleton",
+    ast.Model: "model",
+    ast.Cut: "cut",
+    ast.Place: "place",
+    ast.RankProgram: "rank",
+}
+_HOMES = {
+    "schedule": ("file", "schedule"),
+    "skeleton": ("file", "skeleton"),
+    "rank": ("skeleton", "rank"),
+} | {block: ("schedule", block) for block in ("model", "cut", "place", "order", "trace")}
 
 
 @functools.cache
@@ -43,8 +63,15 @@ def _grammar():
         elif terminal.name == "PROPERTY":
             terminal.pattern = PatternRE(rf"(?:{text})(?![A-Za-z0-9_])")
 
-    parser = lark.Lark(resources.text("grammar/sched.lark"), parser="lalr", lexer="contextual", keep_all_tokens=True,
-                       maybe_placeholders=False, transformer=builder, edit_terminals=whole_words)
+    parser = lark.Lark(
+        resources.text("grammar/sched.lark"),
+        parser="lalr",
+        lexer="contextual",
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+        transformer=builder,
+        edit_terminals=whole_words,
+    )
     return parser, builder, keywords
 
 
@@ -56,8 +83,8 @@ class Run:
         self.parser, self.builder, self.keywords = _grammar()
         self.builder.reset(source.base)
         self.errors: list[Diagnostic] = []
-        self.resumed = -1                       # where reading went on after the last error
-        self.last = None                        # the token fed last
+        self.resumed = -1  # where reading went on after the last error
+        self.last = None  # the token fed last
 
     def go(self) -> tuple[ast.File | None, list[Diagnostic], list[Diagnostic]]:
         from lark.exceptions import UnexpectedCharacters, UnexpectedInput
@@ -78,11 +105,16 @@ class Run:
                 return self.state.feed_token(end, is_end=True), self.errors, self.builder.errors
             try:
                 goes_on = self._recover(at)
-            except UnexpectedInput:                             # a repair that does not fit: what was found so far stands
+            except UnexpectedInput:  # a repair that does not fit: what was found so far stands
                 goes_on = False
             if not goes_on:
                 if not self.errors:
-                    self._report(Span(self.base + at, 1), "this cannot be read", "", "see spec/language.md for the form of each statement")
+                    self._report(
+                        Span(self.base + at, 1),
+                        "this cannot be read",
+                        "",
+                        "see spec/language.md for the form of each statement",
+                    )
                 return None, self.errors, self.builder.errors
 
     def _feed_all(self) -> int:
@@ -147,7 +179,12 @@ class Run:
 
     def _outer(self, depth: int, found: str) -> int:
         """How much of the stack is the nearest block around this one that has `found` as a statement; 0: none."""
-        while (opens := max((i for i in range(depth - 1) if getattr(self.state.value_stack[i], "type", "") == "LBRACE"), default=-1)) >= 0:
+        while (
+            opens := max(
+                (i for i in range(depth - 1) if getattr(self.state.value_stack[i], "type", "") == "LBRACE"),
+                default=-1,
+            )
+        ) >= 0:
             depth = self._block_depth(opens + 1)
             if found in wording.STATEMENTS.get(self._block(depth)[0], {}):
                 return depth
@@ -164,8 +201,12 @@ class Run:
         accepts = frozenset(self.interactive.accepts())
         complete = bool(accepts & {"RBRACE", "SCHEDULE"})
         fitting = {w: t for w, t in self.keywords.items() if t in accepts}
-        if word := wording.near_keyword(found, [*fitting, *(wording.PROPERTIES if "PROPERTY" in accepts else ())]):
-            self._report(self._span(at, found), f"unknown word `{wording.shown(found)}`", "", f"did you mean `{word}`?")
+        if word := wording.near_keyword(
+            found, [*fitting, *(wording.PROPERTIES if "PROPERTY" in accepts else ())]
+        ):
+            self._report(
+                self._span(at, found), f"unknown word `{wording.shown(found)}`", "", f"did you mean `{word}`?"
+            )
             self._feed(fitting.get(word, "PROPERTY"), word, at, at + len(found))
             return self._resume(at + len(found))
         if complete and self.last is not None and self.last.type == "RBRACE":
@@ -174,7 +215,9 @@ class Run:
         depth = self._block_depth(len(self.state.state_stack))
         first, begins = self._first_word(depth)
         block, brace = self._block(depth)
-        trouble = wording.Trouble(found, str(self.last) if self.last else "", first, block, accepts, fitting, complete)
+        trouble = wording.Trouble(
+            found, str(self.last) if self.last else "", first, block, accepts, fitting, complete
+        )
 
         if self._block_left_open(at, found, begins, first, depth, block, brace):
             return True
@@ -183,22 +226,45 @@ class Run:
             return False
         if complete and not first and self._block_closed_early(at, found):
             return True
-        if "COMMA" in accepts and found not in fitting and not self._starts_line(at) and self._follows_comma(found):
-            self._report(self._span(at, found), f"expected `,` between `{wording.shown(trouble.before)}` and `{wording.shown(found)}`", "",
-                         "the parts of a list are separated by commas")
+        if (
+            "COMMA" in accepts
+            and found not in fitting
+            and not self._starts_line(at)
+            and self._follows_comma(found)
+        ):
+            self._report(
+                self._span(at, found),
+                f"expected `,` between `{wording.shown(trouble.before)}` and `{wording.shown(found)}`",
+                "",
+                "the parts of a list are separated by commas",
+            )
             self._feed("COMMA", ",", at, at)
             return self._resume(at)
         if "OPS" in accepts:
             return self._recover_operation(at, trouble)
         message, help = wording.explain(trouble)
-        if block == "file" and complete and found == "}" and (run := re.compile(r"\}(?:\s*\})+").match(self.text, at)):
+        if (
+            block == "file"
+            and complete
+            and found == "}"
+            and (run := re.compile(r"\}(?:\s*\})+").match(self.text, at))
+        ):
             more = run.group().count("}") - 1
-            self._report(self._span(at, found), f"{message}, and so {f'do the {more:,}' if more > 1 else 'does the one'} after it", "", help)
+            self._report(
+                self._span(at, found),
+                f"{message}, and so {f'do the {more:,}' if more > 1 else 'does the one'} after it",
+                "",
+                help,
+            )
             return self._resume(run.end())
         self._report(self._place(at, found, complete), message, "", help)
 
         header = "" if complete else wording.header(block, first)
-        if header and "\n" not in self.text[begins:at] and (opens := re.compile(r'[^\n{}#"]*\{').match(self.text, at)):
+        if (
+            header
+            and "\n" not in self.text[begins:at]
+            and (opens := re.compile(r'[^\n{}#"]*\{').match(self.text, at))
+        ):
             self._cut(depth)
             self._feed_words(header, at)
             return self._resume(opens.end())
@@ -210,33 +276,55 @@ class Run:
                 self._finish_statement(accepts)
             return self._skip(at, at, found)
         self._cut(depth)
-        return self._resume(at) if found == "}" and at != self.resumed else self._skip(at, begins if begins >= 0 else at, found)
+        return (
+            self._resume(at)
+            if found == "}" and at != self.resumed
+            else self._skip(at, begins if begins >= 0 else at, found)
+        )
 
     def _follows_comma(self, found: str) -> bool:
         """Whether the word would fit behind a comma."""
         from lark.lexer import Token
+
         quoted = len(found) > 1 and found[0] == '"'
-        kind = "NAME" if found.isidentifier() else "NUMBER" if found.isdecimal() else "STRING" if quoted else ""
+        kind = (
+            "NAME" if found.isidentifier() else "NUMBER" if found.isdecimal() else "STRING" if quoted else ""
+        )
         trial = self.interactive.copy(deepcopy_values=False)
         trial.parser_state.parse_conf = copy(self.state.parse_conf)
         trial.parser_state.parse_conf.callbacks = {}
         trial.feed_token(Token("COMMA", ","))
         return kind in trial.accepts()
 
-    def _block_left_open(self, at: int, found: str, begins: int, first: str, depth: int, block: str, brace: int) -> bool:
+    def _block_left_open(
+        self, at: int, found: str, begins: int, first: str, depth: int, block: str, brace: int
+    ) -> bool:
         """A line that begins with a statement of an outer block: this one was not closed. Goes on in the outer one."""
         if found == "else" and block == "if":
-            self._report(Span(self.base + brace, 1), "the `{` of `if` is never closed", "opened here", "close it with `}` before `else`")
+            self._report(
+                Span(self.base + brace, 1),
+                "the `{` of `if` is never closed",
+                "opened here",
+                "close it with `}` before `else`",
+            )
             if "RBRACE" not in self.interactive.accepts():
                 self._cut(depth)
             self._feed("RBRACE", "}", at, at)
             return self._resume(at)
         for word, place in ((found, at), (first, begins)):
-            if place <= self.resumed or word in wording.STATEMENTS.get(block, {}) or not self._starts_line(place):
+            if (
+                place <= self.resumed
+                or word in wording.STATEMENTS.get(block, {})
+                or not self._starts_line(place)
+            ):
                 continue
             if outer := self._outer(depth, word):
-                self._report(Span(self.base + brace, 1), f"the `{{` of `{block}` is never closed", "opened here",
-                             f"close it with `}}` before `{word}`")
+                self._report(
+                    Span(self.base + brace, 1),
+                    f"the `{{` of `{block}` is never closed",
+                    "opened here",
+                    f"close it with `}}` before `{word}`",
+                )
                 self._cut(outer)
                 return self._resume(place)
         return False
@@ -250,15 +338,26 @@ class Run:
         region = block == "cut" and re.compile(r"\w+[ \t]*=").match(self.text, at)
         if not (found in wording.STATEMENTS.get(block, {}) or operation or region):
             return False
-        self._report(self._span(at, found), f"`{wording.shown(found)}` stands behind the end of `{block}`", "", "a brace before it closes too much: delete it")
+        self._report(
+            self._span(at, found),
+            f"`{wording.shown(found)}` stands behind the end of `{block}`",
+            "",
+            "a brace before it closes too much: delete it",
+        )
         value.children.pop()
         self._feed_words(wording.header(*_HOMES[block]) + (" rank 0 :" if operation else ""), at)
         return self._resume(at)
 
     def _recover_operation(self, at: int, trouble) -> bool:
         bad = re.compile(r"[^\s{}()#]+(?:\([^(){}\n]*\))?|.").match(self.text, at).group()
-        message, help = wording.explain(trouble) if trouble.found in ("...", ";", '"') or not trouble.found.isascii() or bad[0] in ")]" else \
-            (f"`{wording.shown(bad)}` is no operation", "operations are written `0F3`, `1SEND_F0@seam`, `0REDUCE`, `send(1, a0)`, `step`, `{ .. }`, `0F0..3`")
+        message, help = (
+            wording.explain(trouble)
+            if trouble.found in ("...", ";", '"') or not trouble.found.isascii() or bad[0] in ")]"
+            else (
+                f"`{wording.shown(bad)}` is no operation",
+                "operations are written `0F3`, `1SEND_F0@seam`, `0REDUCE`, `send(1, a0)`, `step`, `{ .. }`, `0F0..3`",
+            )
+        )
         self._report(self._span(at, bad), message, "", help)
         return len(self.errors) < MOST_ERRORS and self._resume(at + len(bad))
 
@@ -278,19 +377,26 @@ class Run:
 
     def _cut(self, depth: int) -> None:
         del self.state.state_stack[depth:]
-        del self.state.value_stack[depth - 1:]
+        del self.state.value_stack[depth - 1 :]
 
     def _feed(self, kind: str, text: str, at: int, end: int) -> None:
         from lark.lexer import Token
+
         self.last = token = Token(kind, text, at, end_pos=end)
         self.state.feed_token(token)
 
     def _skip(self, at: int, begins: int, found: str) -> bool:
         """Goes on where the next statement of the block can begin: at a line no deeper than this one, at a keyword, at its `}`."""
         accepts = self.interactive.accepts()
-        here = {w for w, t in self.keywords.items() if t in accepts} | set(wording.PROPERTIES if "PROPERTY" in accepts else ())
+        here = {w for w, t in self.keywords.items() if t in accepts} | set(
+            wording.PROPERTIES if "PROPERTY" in accepts else ()
+        )
         margin = self._column(begins)
-        if at > begins and at != self.resumed and (found in here or self._starts_line(at) and self._column(at) <= margin):
+        if (
+            at > begins
+            and at != self.resumed
+            and (found in here or self._starts_line(at) and self._column(at) <= margin)
+        ):
             return self._resume(at)
         depth = 0
         for match in _SKIPPED.finditer(self.text, at + (len(found) if found not in "{}()[]" else 0)):
@@ -303,7 +409,12 @@ class Run:
                 depth = max(depth - 1, 0)
             elif depth == 0 and sign in here:
                 return self._resume(match.start())
-            elif depth == 0 and sign[0] == "\n" and len(sign) - 1 <= margin and self.text[match.end():match.end() + 1] not in ("", "\n", "#", "}"):
+            elif (
+                depth == 0
+                and sign[0] == "\n"
+                and len(sign) - 1 <= margin
+                and self.text[match.end() : match.end() + 1] not in ("", "\n", "#", "}")
+            ):
                 return self._resume(match.end())
         return self._resume(len(self.text))
 
@@ -320,14 +431,14 @@ class Run:
         return re.compile(r"[ \t]*").match(self.text, start).end() - start
 
     def _starts_line(self, at: int) -> bool:
-        return not self.text[self.text.rfind("\n", 0, at) + 1:at].strip()
+        return not self.text[self.text.rfind("\n", 0, at) + 1 : at].strip()
 
     def _span(self, at: int, found: str) -> Span:
         return Span(self.base + at, max(len(found), 1))
 
     def _place(self, at: int, found: str, complete: bool) -> Span:
         """The word itself, or, where something is missing at the end of a line, the place behind that."""
-        if not complete and self.last is not None and "\n" in self.text[self.last.end_pos:at]:
+        if not complete and self.last is not None and "\n" in self.text[self.last.end_pos : at]:
             return Span(self.base + self.last.end_pos, 1)
         return self._span(at, found)
 
@@ -336,7 +447,14 @@ class Run:
 
     def _report_end(self, trouble, block: str, brace: int) -> None:
         if trouble.complete and brace >= 0:
-            self._report(Span(self.base + brace, 1), f"the `{{` of `{block}` is never closed", "opened here", "close it with `}`")
+            self._report(
+                Span(self.base + brace, 1),
+                f"the `{{` of `{block}` is never closed",
+                "opened here",
+                "close it with `}`",
+            )
         else:
             message, help = wording.explain(trouble)
-            self._report(Span(self.base + (self.last.end_pos if self.last is not None else 0), 1), message, "", help)
+            self._report(
+                Span(self.base + (self.last.end_pos if self.last is not None else 0), 1), message, "", help
+            )

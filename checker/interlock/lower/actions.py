@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..program.facts import Facts
-from ..program.ir import TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program
+from interlock.program.facts import Facts
+from interlock.program.ir import TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program
 
 BATCH, LOSS, LOCAL, WIRE = "batch", "loss", "local", "wire"
 
@@ -15,7 +15,9 @@ def actions(program: Program) -> list[list[dict]]:
     facts, o = Facts(program), program.order
     fp = facts.footprint
     last = _last_backward(facts)
-    rank_of = lambda s, m: (program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank)
+    rank_of = lambda s, m: (
+        program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
+    )
     loss_listed = facts.first_LOSS >= 0
     out: list[list[dict]] = []
     columns = [getattr(o, c).tolist() for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch")]
@@ -35,22 +37,35 @@ def actions(program: Program) -> list[list[dict]]:
                 before, after = int(fp.prev[c, s]), int(fp.next[c, s])
                 side = lambda other: LOCAL if rank_of(other, m) == r else WIRE
                 if kind is Kind.F:
-                    a |= {"from": BATCH if before < 0 else side(before), "to": LOSS if after < 0 else side(after),
-                          "prev": before, "next": after, "back": bool(fp.back[c, s]), "cross": bool(fp.cross[c, s])}
+                    a |= {
+                        "from": BATCH if before < 0 else side(before),
+                        "to": LOSS if after < 0 else side(after),
+                        "prev": before,
+                        "next": after,
+                        "back": bool(fp.back[c, s]),
+                        "cross": bool(fp.cross[c, s]),
+                    }
                     if after < 0 and loss_listed[s * facts.M + m]:
                         a["loss"] = "later"
                 elif kind in (Kind.B, Kind.I, Kind.W):
-                    a |= {"back": bool(fp.back[c, s]), "cross": bool(fp.cross[c, s]), "weights": bool(fp.wwork[c, s])}
+                    a |= {
+                        "back": bool(fp.back[c, s]),
+                        "cross": bool(fp.cross[c, s]),
+                        "weights": bool(fp.wwork[c, s]),
+                    }
                     if kind is not Kind.W:
                         a |= {"from": LOSS if after < 0 else side(after), "prev": before, "next": after}
-                        a["to"] = ("nothing" if before < 0 or not fp.cross[c, s] else side(before))
+                        a["to"] = "nothing" if before < 0 or not fp.cross[c, s] else side(before)
                     if last[row]:
                         a["drop"] = True
                 elif kind in TRANSFER:
                     away = after if kind in (Kind.SEND_F, Kind.RECV_B) else before
                     a |= {"peer": rank_of(away, m), "other": away}
-                    if kind in (Kind.SEND_B, Kind.RECV_B) and not fp.cross[c, s if kind is Kind.SEND_B else away]:
-                        a["empty"] = True                    # a placeholder's transfer: no gradient crosses here
+                    if (
+                        kind in (Kind.SEND_B, Kind.RECV_B)
+                        and not fp.cross[c, s if kind is Kind.SEND_B else away]
+                    ):
+                        a["empty"] = True  # a placeholder's transfer: no gradient crosses here
             if kind in (Kind.SEND, Kind.RECV):
                 a["peer"] = peer
             if name >= 0:

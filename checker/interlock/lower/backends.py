@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
-from ..program.ir import Program
-from .plan import Plan
-from .rewrites import Rewrite
+from interlock.lower.plan import Plan
+from interlock.lower.rewrites import Rewrite
+from interlock.program.ir import Program
 
 GROUP = "interlock.backends"
 BUILT_IN = {"json": "neutral", "torch": "torch", "torch-csv": "torch_csv", "hyperparallel": "hyperparallel"}
@@ -63,4 +63,5 @@ def find(name: str) -> Backend:
 
 def _entries() -> dict:
     from importlib.metadata import entry_points
+
     return {e.name: e for e in entry_points(group=GROUP)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..program.ir import Kind, Program
+from interlock.program.ir import Kind, Program
 
 NONE = (Kind.SEND, Kind.RECV, Kind.WAIT, Kind.FREE, Kind.COLL, Kind.REDUCE_DATA)
 

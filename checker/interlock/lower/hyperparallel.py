@@ -5,17 +5,30 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from ..interchange import hyperparallel
-from ..language.source import Sources
-from ..program.ir import COMPUTE, Communicator, Kind, Program
-from .backends import NotExpressible, Options
-from .lists import Row, rows_of, unlaunched, with_rows
-from .plan import Plan, head
-from .rewrites import HELD_SENDS, TRAINERS, Rewrite
+from interlock.interchange import hyperparallel
+from interlock.lower.backends import NotExpressible, Options
+from interlock.lower.lists import Row, rows_of, unlaunched, with_rows
+from interlock.lower.plan import Plan, head
+from interlock.lower.rewrites import HELD_SENDS, TRAINERS, Rewrite
+from interlock.program.ir import COMPUTE, Communicator, Kind, Program
+from interlock.text.source import Sources
 
-BODY = {Kind.F: "FWD", Kind.B: "BWD", Kind.I: "BWD_INPUT", Kind.W: "BWD_WEIGHT",
-        Kind.SEND_F: "FWD_SEND", Kind.RECV_F: "FWD_RECV", Kind.SEND_B: "BWD_SEND", Kind.RECV_B: "BWD_RECV"}
-INJECTED = (Kind.REDUCE, Kind.REDUCE_TIE, Kind.UNSHARD, Kind.RESHARD)      # the runtime's, or the trainer's, in the body
+BODY = {
+    Kind.F: "FWD",
+    Kind.B: "BWD",
+    Kind.I: "BWD_INPUT",
+    Kind.W: "BWD_WEIGHT",
+    Kind.SEND_F: "FWD_SEND",
+    Kind.RECV_F: "FWD_RECV",
+    Kind.SEND_B: "BWD_SEND",
+    Kind.RECV_B: "BWD_RECV",
+}
+INJECTED = (
+    Kind.REDUCE,
+    Kind.REDUCE_TIE,
+    Kind.UNSHARD,
+    Kind.RESHARD,
+)  # the runtime's, or the trainer's, in the body
 
 
 def encoder(program: Program) -> bool:
@@ -23,7 +36,7 @@ def encoder(program: Program) -> bool:
 
 
 def trained(program: Program) -> bool:
-    return encoder(program) and any(l.trainable for l in program.layers[:program.stages[0].last])
+    return encoder(program) and any(l.trainable for l in program.layers[: program.stages[0].last])
 
 
 def _first(program: Program) -> int:
@@ -35,6 +48,7 @@ def _gather(row: Row) -> bool:
 
 
 # ---- rewrites ------------------------------------------------------------------------------------------------------------
+
 
 def mpipe_form(program: Program, trained: Program | None = None) -> Program:
     """Gathers as one block before the body, Scatters as one after it, both as the owners encode; the backwards of the first rank's own encodes right
@@ -48,11 +62,35 @@ def mpipe_form(program: Program, trained: Program | None = None) -> Program:
         own = {row.mb: row for row in rank if r == first and row.kind is Kind.B and row.stage == 0}
         apart = {*gathers, *scatters, *own.values()}
         rest = [row for row in rank if row not in apart]
-        rest = [x for row in rest for x in ([row, own[row.mb]] if row.stage == 1 and row.kind in (Kind.B, Kind.I) and row.mb in own else [row])]
-        start = next((i for i, row in enumerate(rest) if not (row.kind is Kind.F and row.stage == 0) and row.kind is not Kind.COLL), len(rest))
-        end = max((i + 1 for i, row in enumerate(rest) if row.kind in BODY and (row.stage > 0 or own.get(row.mb) == row)), default=start)
+        rest = [
+            x
+            for row in rest
+            for x in (
+                [row, own[row.mb]]
+                if row.stage == 1 and row.kind in (Kind.B, Kind.I) and row.mb in own
+                else [row]
+            )
+        ]
+        start = next(
+            (
+                i
+                for i, row in enumerate(rest)
+                if not (row.kind is Kind.F and row.stage == 0) and row.kind is not Kind.COLL
+            ),
+            len(rest),
+        )
+        end = max(
+            (
+                i + 1
+                for i, row in enumerate(rest)
+                if row.kind in BODY and (row.stage > 0 or own.get(row.mb) == row)
+            ),
+            default=start,
+        )
         key = lambda row: row.mb
-        out.append(rest[:start] + sorted(gathers, key=key) + rest[start:end] + sorted(scatters, key=key) + rest[end:])
+        out.append(
+            rest[:start] + sorted(gathers, key=key) + rest[start:end] + sorted(scatters, key=key) + rest[end:]
+        )
     return with_rows(program, out)
 
 
@@ -61,16 +99,31 @@ def _check_mpipe(before: Program, after: Program) -> str:
     first = _first(before) if encoder(before) else -1
 
     def moved(r: int, row: Row) -> bool:
-        return encoder(before) and (_gather(row) or (row.kind, row.stage) == (Kind.SEND_B, 1) or (r == first and row.kind is Kind.B and row.stage == 0))
-    for r, (a, b) in enumerate(zip(map(unlaunched, rows_of(before)), map(unlaunched, rows_of(after)), strict=True)):
+        return encoder(before) and (
+            _gather(row)
+            or (row.kind, row.stage) == (Kind.SEND_B, 1)
+            or (r == first and row.kind is Kind.B and row.stage == 0)
+        )
+
+    for r, (a, b) in enumerate(
+        zip(map(unlaunched, rows_of(before)), map(unlaunched, rows_of(after)), strict=True)
+    ):
         if Counter(a) != Counter(b) or [x for x in a if not moved(r, x)] != [x for x in b if not moved(r, x)]:
             return f"more changed on rank {r} than the transfers of the encoder"
         for i, row in enumerate(b):
             if moved(r, row) and _gather(row) and any(x.kind in COMPUTE and x.stage > 0 for x in b[:i]):
                 return f"a hand-over of microbatch {row.mb} stands in the body of rank {r}"
-            if moved(r, row) and row.kind is Kind.SEND_B and any(x.kind in COMPUTE and x.stage > 0 for x in b[i:]):
+            if (
+                moved(r, row)
+                and row.kind is Kind.SEND_B
+                and any(x.kind in COMPUTE and x.stage > 0 for x in b[i:])
+            ):
                 return f"a gradient of microbatch {row.mb} goes back within the body of rank {r}"
-            if moved(r, row) and row.kind is Kind.B and not (b[i - 1].stage == 1 and b[i - 1].mb == row.mb and b[i - 1].kind in (Kind.B, Kind.I)):
+            if (
+                moved(r, row)
+                and row.kind is Kind.B
+                and not (b[i - 1].stage == 1 and b[i - 1].mb == row.mb and b[i - 1].kind in (Kind.B, Kind.I))
+            ):
                 return f"the encoder's backward of microbatch {row.mb} does not follow the one it takes its gradient from"
     return "" if head(before) == head(after) else "the program's head changed"
 
@@ -84,23 +137,45 @@ def broadcast(program: Program, _: Program | None = None) -> Program:
         return program
     comm, name = len(program.communicators), len(program.names)
     ranks = [[Row(Kind.COLL, -1, -1, name=name, comm=comm), *rank] for rank in rows_of(program)]
-    return with_rows(program, ranks, names=(*program.names, "params"), communicators=(*program.communicators, Communicator("replicas", tuple(range(program.ranks)))))
+    return with_rows(
+        program,
+        ranks,
+        names=(*program.names, "params"),
+        communicators=(*program.communicators, Communicator("replicas", tuple(range(program.ranks)))),
+    )
 
 
 def _check_broadcast(before: Program, after: Program) -> str:
     if before is after:
         return ""
     new = [unlaunched(r) for r in rows_of(after)]
-    added = all(rank and rank[0].kind is Kind.COLL and after.names[rank[0].name] == "params" and after.communicators[rank[0].comm].name == "replicas" for rank in new)
+    added = all(
+        rank
+        and rank[0].kind is Kind.COLL
+        and after.names[rank[0].name] == "params"
+        and after.communicators[rank[0].comm].name == "replicas"
+        for rank in new
+    )
     kept = [rank[1:] for rank in new] == [unlaunched(r) for r in rows_of(before)]
-    heads = {k: v for k, v in head(before).items() if k not in ("names", "communicators")} == {k: v for k, v in head(after).items() if k not in ("names", "communicators")}
-    return "" if added and kept and heads and after.names[:-1] == before.names and after.communicators[:-1] == before.communicators else "more than one collective at the start of each rank changed"
+    heads = {k: v for k, v in head(before).items() if k not in ("names", "communicators")} == {
+        k: v for k, v in head(after).items() if k not in ("names", "communicators")
+    }
+    return (
+        ""
+        if added
+        and kept
+        and heads
+        and after.names[:-1] == before.names
+        and after.communicators[:-1] == before.communicators
+        else "more than one collective at the start of each rank changed"
+    )
 
 
 BROADCAST = Rewrite("broadcast", broadcast, _check_broadcast)
 
 
 # ---- the back end --------------------------------------------------------------------------------------------------------
+
 
 class HyperParallel:
     name = "hyperparallel"
@@ -117,10 +192,17 @@ class HyperParallel:
 
     def write(self, plan: Plan, program: Program) -> str:
         encodes = (program.order.stage == 0) & (program.order.kind == int(Kind.F))
-        if encoder(program) and (apart := sorted(set(range(program.microbatches)) - set(program.order.mb[encodes].tolist()))):
-            raise NotExpressible(f"microbatch {apart[0]} does not visit the encoder, and the lists encode every microbatch")
+        if encoder(program) and (
+            apart := sorted(set(range(program.microbatches)) - set(program.order.mb[encodes].tolist()))
+        ):
+            raise NotExpressible(
+                f"microbatch {apart[0]} does not visit the encoder, and the lists encode every microbatch"
+            )
         ranks = [list(_steps(plan.program, r, rank)) for r, rank in enumerate(rows_of(plan.program))]
-        body = ",\n".join(f' "{r}": [\n' + ",\n".join(f"  {json.dumps(step)}" for step in steps) + "\n ]" for r, steps in enumerate(ranks))
+        body = ",\n".join(
+            f' "{r}": [\n' + ",\n".join(f"  {json.dumps(step)}" for step in steps) + "\n ]"
+            for r, steps in enumerate(ranks)
+        )
         return "{\n" + body + "\n}\n"
 
     def read(self, text: str, program: Program) -> Program:
@@ -138,12 +220,16 @@ def replace_name(row: Row, found: Program, program: Program) -> Row:
     if row.kind is not Kind.COLL:
         return row
     comms = [c.name for c in program.communicators]
-    return row._replace(name=program.names.index(found.names[row.name]), comm=comms.index(found.communicators[row.comm].name))
+    return row._replace(
+        name=program.names.index(found.names[row.name]), comm=comms.index(found.communicators[row.comm].name)
+    )
 
 
 def _said(rank: list[Row], encoder: bool) -> list[Row]:
     """What the lists hold: not the reductions, which are the runtime's but for the encoder's, at the end."""
-    return [row for row in rank if row.kind not in INJECTED] + [row for row in rank if encoder and (row.kind, row.stage) == (Kind.REDUCE, 0)]
+    return [row for row in rank if row.kind not in INJECTED] + [
+        row for row in rank if encoder and (row.kind, row.stage) == (Kind.REDUCE, 0)
+    ]
 
 
 def _steps(program: Program, r: int, rank: list[Row]):
@@ -170,12 +256,16 @@ def _step(program: Program, r: int, rank: list[Row], i: int, shift: int, first: 
     m, s = row.mb, row.stage - shift
     if row.kind is Kind.COLL and program.names[row.name] == "params":
         if not trained(program):
-            raise NotExpressible("parameters of a frozen encoder are broadcast: its backward is recomputed on the first rank, which only HyperParallel's own schedule does")
+            raise NotExpressible(
+                "parameters of a frozen encoder are broadcast: its backward is recomputed on the first rank, which only HyperParallel's own schedule does"
+            )
         return f"MPIPE_PARAM_BROADCAST {r} -1"
     if row.kind in INJECTED:
         return None
     if row.kind not in BODY:
-        raise NotExpressible(f"there is no step for {program.show(int(program.order.start[r]) + i)} on rank {r}")
+        raise NotExpressible(
+            f"there is no step for {program.show(int(program.order.start[r]) + i)} on rank {r}"
+        )
     if shift and _gather(row):
         return f"MPIPE_{'FWD_SEND' if row.kind is Kind.SEND_F else 'FWD_RECV'} {m} -1"
     if shift and row.stage == 0:
@@ -183,10 +273,12 @@ def _step(program: Program, r: int, rank: list[Row], i: int, shift: int, first: 
             return f"MPIPE_TRANSPOSE_FWD {m} -1"
         if row.kind is Kind.RECV_B:
             if not (i + 1 < len(rank) and rank[i + 1].kind is Kind.B and rank[i + 1].key == row.key):
-                raise NotExpressible(f"the gradient of microbatch {m} is received, and its encoder's backward does not follow at once")
+                raise NotExpressible(
+                    f"the gradient of microbatch {m} is received, and its encoder's backward does not follow at once"
+                )
             return f"MPIPE_GRAD_RECV_WITH_BACKWARD {m} 0"
         if row.kind is Kind.B:
-            return None                                           # part of the receive, or on the first rank of BWD(m, 0)
+            return None  # part of the receive, or on the first rank of BWD(m, 0)
         raise NotExpressible(f"the encoder's backward of microbatch {m} is split")
     if shift and (row.kind, row.stage) == (Kind.SEND_B, 1):
         return f"MPIPE_GRAD_SEND {m} 0"
@@ -194,13 +286,21 @@ def _step(program: Program, r: int, rank: list[Row], i: int, shift: int, first: 
 
 
 def _to_written(program: Program, full: Program | None = None) -> Program:
-    from ..check import written
+    from interlock.check.program import written
+
     return written(program, full if full is not None and full.inserted else None) or program
 
 
 def _check_written(before: Program, after: Program) -> str:
-    from .rewrites import _check_insertion
-    return _check_insertion(before, after) if before.inserted else "" if before is after else "a written program changed"
+    from interlock.lower.rewrites import _check_insertion
+
+    return (
+        _check_insertion(before, after)
+        if before.inserted
+        else ""
+        if before is after
+        else "a written program changed"
+    )
 
 
 WRITTEN = Rewrite("insertion", lambda p, full=None: _to_written(p, full) if p.inserted else p, _check_written)

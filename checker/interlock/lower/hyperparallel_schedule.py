@@ -26,9 +26,16 @@ def schedule_class(path: str | Path, style: str = "loop"):
     ranks = read_steps(path)
     runtime = import_module(PACKAGE)
     scheduler = import_module(f"{PACKAGE}.scheduler")
-    names = {_type(text) for steps in ranks for step in steps for text in (step[1:] if isinstance(step, list) else [step])}
+    names = {
+        _type(text)
+        for steps in ranks
+        for step in steps
+        for text in (step[1:] if isinstance(step, list) else [step])
+    }
     mpipe = any(n.startswith("MPIPE_") for n in names)
-    types = {t.name: t for t in runtime.MetaStepType} | ({t.name: t for t in import_module(STEP_TYPES).MpipeStepType} if mpipe else {})
+    types = {t.name: t for t in runtime.MetaStepType} | (
+        {t.name: t for t in import_module(STEP_TYPES).MpipeStepType} if mpipe else {}
+    )
     unknown = sorted((names | {s[0] for steps in ranks for s in steps if isinstance(s, list)}) - types.keys())
     if unknown:
         raise ValueError(f"this version of HyperParallel has no step {', '.join(unknown)}")
@@ -48,14 +55,18 @@ def schedule_class(path: str | Path, style: str = "loop"):
         def __init__(self, stages, micro_batch_num, *args, **kwargs):
             super().__init__(stages, micro_batch_num, *args, **kwargs)
             if self.real_stage_num != len(ranks):
-                raise ValueError(f"the plan {path} has {len(ranks)} ranks, and the schedule {self.real_stage_num}")
-            if not mpipe:                                        # ScheduleMPipeTranspose builds its order itself
+                raise ValueError(
+                    f"the plan {path} has {len(ranks)} ranks, and the schedule {self.real_stage_num}"
+                )
+            if not mpipe:  # ScheduleMPipeTranspose builds its order itself
                 self.build_exec_order()
             self._refuse_silent_steps()
 
         def _build_stage_to_rank_index(self):
             count, P = self._stage_num, self.real_stage_num
-            self._stage_to_rank_index = {s: s % P if style == "loop" or s < P else count - 1 - s for s in range(count)}
+            self._stage_to_rank_index = {
+                s: s % P if style == "loop" or s < P else count - 1 - s for s in range(count)
+            }
 
         def construct_exec_order(self):
             self.exec_order = {r: [step(text) for text in steps] for r, steps in enumerate(ranks)}
@@ -64,10 +75,12 @@ def schedule_class(path: str | Path, style: str = "loop"):
             """A type of one's own without a handler is skipped without a word."""
             own = {t for n, t in types.items() if n in names and n.startswith("MPIPE_")}
             if missing := sorted(t.name for t in own - set(self._custom_fn_map)):
-                raise ValueError(f"HyperParallel has no handler for {', '.join(missing)}, and would skip them")
+                raise ValueError(
+                    f"HyperParallel has no handler for {', '.join(missing)}, and would skip them"
+                )
 
     return PlannedSchedule
 
 
 def _type(text: str) -> str:
-    return text.split(" ")[0]
+    return text.split(" ", maxsplit=1)[0]

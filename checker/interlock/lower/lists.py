@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..program.ir import COMPUTE, Kind, OrderBuilder, Program
+from interlock.program.ir import COMPUTE, Kind, OrderBuilder, Program
 
 
 class Row(NamedTuple):
@@ -45,7 +45,17 @@ def with_rows(program: Program, ranks: list[list[Row]], **changes) -> Program:
             lone = rank[i].launch < 0 or (j == i + 1 and rank[i].kind in COMPUTE)
             launch = -1 if lone else order.new_launch()
             for row in rank[i:j]:
-                order.op(row.kind, row.stage, row.mb, peer=row.peer, name=row.name, comm=row.comm, launch=launch, at=row.at, width=row.width)
+                order.op(
+                    row.kind,
+                    row.stage,
+                    row.mb,
+                    peer=row.peer,
+                    name=row.name,
+                    comm=row.comm,
+                    launch=launch,
+                    at=row.at,
+                    width=row.width,
+                )
             i = j
         order.end_rank()
     return program.with_order(order.build(), **changes)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..check import Limits, check_program, written
-from ..language.diagnostics import InputError
-from ..program.ir import Program
-from ..rules.waits import MODELS
-from ..targets import check_targets
-from ..verdict import Answer, Checked, Verdict
-from .backends import Backend, NotExpressible, Options
-from .plan import Plan, certificate_text, digest, same
+from interlock.check.program import Limits, check_program, written
+from interlock.check.targets import check_targets
+from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.lower.backends import Backend, NotExpressible, Options
+from interlock.lower.plan import Plan, certificate_text, digest, same
+from interlock.program.ir import Program
+from interlock.text.diagnostics import InputError
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,9 @@ class Source:
 class Refused(Exception):
     """The schedule is not lowered: nothing was written. `exit` is the command's; `answers` say what was found in the plan, if it was checked."""
 
-    def __init__(self, code: str, message: str, help: str = "", exit: int = 1, answers: tuple[Answer, ...] = ()):
+    def __init__(
+        self, code: str, message: str, help: str = "", exit: int = 1, answers: tuple[Answer, ...] = ()
+    ):
         super().__init__(message)
         self.code, self.help, self.exit, self.answers = code, help, exit, answers
 
@@ -60,8 +61,14 @@ def lower(source: Source, backend: Backend, options: Options = Options()) -> Low
     if wrong:
         raise _unfit(wrong, backend)
     documents = {a.model: a.certificates[0] for a in answers if a.certificates}
-    plan = Plan(source.checked.name, backend.name, _transfers_written(final, source), tuple(names),
-                {m: digest(certificate_text(d)) for m, d in documents.items()}, source.checked.path)
+    plan = Plan(
+        source.checked.name,
+        backend.name,
+        _transfers_written(final, source),
+        tuple(names),
+        {m: digest(certificate_text(d)) for m, d in documents.items()},
+        source.checked.path,
+    )
     try:
         text = backend.write(plan, final)
     except NotExpressible as error:
@@ -71,7 +78,12 @@ def lower(source: Source, backend: Backend, options: Options = Options()) -> Low
     except (ValueError, InputError) as error:
         difference = str(error)
     if difference:
-        raise Refused("IL841", f"what was written for {backend.name} does not read back as the program: {difference}", "report this with the input", exit=101)
+        raise Refused(
+            "IL841",
+            f"what was written for {backend.name} does not read back as the program: {difference}",
+            "report this with the input",
+            exit=101,
+        )
     return Lowered(plan, text, documents, tuple(notes))
 
 
@@ -83,15 +95,32 @@ def verified(source: Source) -> Program:
     if Verdict.INVALID in found:
         codes = sorted({f.code for a in models for f in a.errors})
         expected = " (as it is expected to be)" if checked.as_expected else ""
-        raise Refused("IL843", f"{checked.name} is invalid{expected}: {', '.join(codes)}", "only a valid schedule is lowered: repair it, then lower it")
+        raise Refused(
+            "IL843",
+            f"{checked.name} is invalid{expected}: {', '.join(codes)}",
+            "only a valid schedule is lowered: repair it, then lower it",
+        )
     if found != {Verdict.VALID}:
-        why = next(a.reason for a in models if a.verdict is not Verdict.VALID) if models else "nothing was asked"
-        raise Refused("IL843", f"{checked.name} was not shown valid: {why}", "only a valid schedule is lowered", exit=3)
+        why = (
+            next(a.reason for a in models if a.verdict is not Verdict.VALID)
+            if models
+            else "nothing was asked"
+        )
+        raise Refused(
+            "IL843", f"{checked.name} was not shown valid: {why}", "only a valid schedule is lowered", exit=3
+        )
     if any(not e.met for e in checked.expectations):
-        raise Refused("IL843", f"{checked.name} is not as it is expected to be", "correct its `expect`, or the schedule")
+        raise Refused(
+            "IL843", f"{checked.name} is not as it is expected to be", "correct its `expect`, or the schedule"
+        )
     program = models[0].program
     if program.fragment:
-        raise Refused("IL843", f"{checked.name} is a fragment, which no runtime could run", "write the whole order", exit=3)
+        raise Refused(
+            "IL843",
+            f"{checked.name} is a fragment, which no runtime could run",
+            "write the whole order",
+            exit=3,
+        )
     return program
 
 
@@ -107,12 +136,19 @@ def _rewritten(program: Program, source: Source, backend: Backend, options: Opti
         after = rewrite.apply(before, trained)
         what = rewrite.check(before, after)
         if what:
-            raise Refused("IL841", f"the rewrite {rewrite.name} changed more than it may: {what}", "report this with the input", exit=101)
+            raise Refused(
+                "IL841",
+                f"the rewrite {rewrite.name} changed more than it may: {what}",
+                "report this with the input",
+                exit=101,
+            )
         if not needed:
             found = _checked(after, source, backend, options)
             if any(a.verdict is not Verdict.VALID for a in found):
                 codes = sorted({f.code for a in found for f in a.errors})
-                notes.append(f"{rewrite.name} was left out: the plan would be invalid with it ({', '.join(codes) or 'unknown'})")
+                notes.append(
+                    f"{rewrite.name} was left out: the plan would be invalid with it ({', '.join(codes) or 'unknown'})"
+                )
                 continue
             answers = found
         else:
@@ -131,7 +167,9 @@ def _transfers_written(program: Program, source: Source) -> Program:
     trained = source.trained if as_judged and source.trained is not None and source.trained.inserted else None
     found = written(program, trained, source.comm_of)
     if found is None:
-        raise Refused("IL842", "the transfers of the program cannot be placed", "report this with the input", exit=101)
+        raise Refused(
+            "IL842", "the transfers of the program cannot be placed", "report this with the input", exit=101
+        )
     return found
 
 
@@ -143,18 +181,35 @@ def _checked(program: Program, source: Source, backend: Backend, options: Option
 
 
 def _inexpressible(backend: Backend, error: NotExpressible) -> Refused:
-    return Refused("IL844", f"{backend.name} cannot say this: {error}", "lower to `torch`, which interlock.runtime runs" if backend.targets else "write a whole schedule")
+    return Refused(
+        "IL844",
+        f"{backend.name} cannot say this: {error}",
+        "lower to `torch`, which interlock.runtime runs" if backend.targets else "write a whole schedule",
+    )
 
 
 def _unfit(wrong: list[Answer], backend: Backend) -> Refused:
     exit = 1 if any(a.verdict is Verdict.INVALID for a in wrong) else 3
     models = [a for a in wrong if not a.target]
-    codes = ", ".join(sorted({f.code for a in (models or wrong) for f in a.errors if f.code != "IL800"})) or wrong[0].reason
+    codes = (
+        ", ".join(sorted({f.code for a in (models or wrong) for f in a.errors if f.code != "IL800"}))
+        or wrong[0].reason
+    )
     if models:
-        return Refused("IL842", f"the plan is not valid under {' and '.join(a.model for a in models)}, as the transport of {backend.name} behaves: {codes}",
-                       "choose other rewrites, or repair the schedule for this model", exit, tuple(wrong))
-    return Refused("IL844", f"{backend.name} cannot run this schedule: {codes}", "lower to `torch`, which interlock.runtime runs, or change what the rules name",
-                   exit, tuple(wrong))
+        return Refused(
+            "IL842",
+            f"the plan is not valid under {' and '.join(a.model for a in models)}, as the transport of {backend.name} behaves: {codes}",
+            "choose other rewrites, or repair the schedule for this model",
+            exit,
+            tuple(wrong),
+        )
+    return Refused(
+        "IL844",
+        f"{backend.name} cannot run this schedule: {codes}",
+        "lower to `torch`, which interlock.runtime runs, or change what the rules name",
+        exit,
+        tuple(wrong),
+    )
 
 
 __all__ = ["Lowered", "Refused", "Source", "lower", "verified"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..program.ir import Program
-from . import plan as plans
-from .backends import Options
-from .plan import Plan
-from .rewrites import REDUCTIONS
+from interlock.lower import plan as plans
+from interlock.lower.backends import Options
+from interlock.lower.plan import Plan
+from interlock.lower.rewrites import REDUCTIONS
+from interlock.program.ir import Program
 
 
 class Json:

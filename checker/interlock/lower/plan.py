@@ -7,8 +7,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..program.ir import COLUMNS, Communicator, Kind, Layer, Memory, OrderBuilder, Program, Size, Stage, Tie
-from .actions import actions
+from interlock.lower.actions import actions
+from interlock.program.ir import (
+    COLUMNS,
+    Communicator,
+    Kind,
+    Layer,
+    Memory,
+    OrderBuilder,
+    Program,
+    Size,
+    Stage,
+    Tie,
+)
 
 FORMAT = "interlock.plan/1"
 LARGEST = 1 << 30
@@ -56,7 +67,7 @@ class Plan:
         return digest(dumps(self))
 
 
-_HEAD = 10                                  # lines before the lists of the ranks
+_HEAD = 10  # lines before the lists of the ranks
 
 
 def digest(text: str) -> str:
@@ -78,8 +89,15 @@ def head(program: Program) -> dict:
 def dumps(plan: Plan) -> str:
     """One operation a line, so that a line number names an operation."""
     compact = lambda value: json.dumps(value, separators=(",", ":"))
-    fields = {"format": FORMAT, "name": plan.name, "source": plan.source, "target": plan.target, "rewrites": list(plan.rewrites),
-              "certificates": dict(sorted(plan.certificates.items())), "program": head(plan.program)}
+    fields = {
+        "format": FORMAT,
+        "name": plan.name,
+        "source": plan.source,
+        "target": plan.target,
+        "rewrites": list(plan.rewrites),
+        "certificates": dict(sorted(plan.certificates.items())),
+        "program": head(plan.program),
+    }
     out = ["{", *(f'"{key}": {compact(value)},' for key, value in fields.items()), '"ranks": [']
     assert len(out) == _HEAD - 1
     lists = actions(plan.program)
@@ -99,17 +117,28 @@ def loads(text: str) -> Plan:
         raise PlanError(f"no plan: {error}") from None
     found = value.get("format") if isinstance(value, dict) else None
     if found != FORMAT:
-        raise PlanError(f"the plan is of the format {found!r}, and this version reads {FORMAT!r}: lower the schedule again")
+        raise PlanError(
+            f"the plan is of the format {found!r}, and this version reads {FORMAT!r}: lower the schedule again"
+        )
     try:
         program = read_back(value["program"], value["ranks"])
-        plan = Plan(value["name"], value["target"], program, tuple(value["rewrites"]), dict(value["certificates"]), value["source"])
+        plan = Plan(
+            value["name"],
+            value["target"],
+            program,
+            tuple(value["rewrites"]),
+            dict(value["certificates"]),
+            value["source"],
+        )
         stated, asked = ([_as_text(rank) for rank in ranks] for ranks in (value["ranks"], actions(program)))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise PlanError(f"no plan: {type(error).__name__}: {error}") from None
     for r, pair in enumerate(zip(asked, stated, strict=True)):
         for i, (a, b) in enumerate(zip(*pair, strict=True)):
             if a != b:
-                raise PlanError(f"operation {i} of rank {r} is not what the plan's program says: {b}, and not {a}")
+                raise PlanError(
+                    f"operation {i} of rank {r} is not what the plan's program says: {b}, and not {a}"
+                )
     return plan
 
 
@@ -120,10 +149,31 @@ def _as_text(rank: Sequence[dict]) -> list[str]:
 def read_back(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
     """The program that a head and lists of actions say. Raises KeyError, TypeError, ValueError."""
     size = lambda pair: Size(*pair)
-    layers = tuple(Layer(l["name"], l["trainable"], l["modality"], l["weights"], size(l["activation"]), size(l["until_weight"]),
-                         size(l["output"]), size(l["workspace"]), l.get("recompute", False)) for l in plain["layers"])
-    stages = tuple(Stage(s["region"], *s["layers"], rank=s.get("rank"), owner=tuple(s["owner"]) if "owner" in s else None) for s in plain["stages"])
-    memory = plain["memory"] and Memory(tuple(plain["memory"]["capacity"]), tuple(plain["memory"]["gradient"]), tuple(plain["memory"]["optimizer"]))
+    layers = tuple(
+        Layer(
+            l["name"],
+            l["trainable"],
+            l["modality"],
+            l["weights"],
+            size(l["activation"]),
+            size(l["until_weight"]),
+            size(l["output"]),
+            size(l["workspace"]),
+            l.get("recompute", False),
+        )
+        for l in plain["layers"]
+    )
+    stages = tuple(
+        Stage(
+            s["region"], *s["layers"], rank=s.get("rank"), owner=tuple(s["owner"]) if "owner" in s else None
+        )
+        for s in plain["stages"]
+    )
+    memory = plain["memory"] and Memory(
+        tuple(plain["memory"]["capacity"]),
+        tuple(plain["memory"]["gradient"]),
+        tuple(plain["memory"]["optimizer"]),
+    )
     names = list(plain["names"])
     order = OrderBuilder()
     if len(ranks) != plain["ranks"]:
@@ -131,13 +181,33 @@ def read_back(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
     for rank in ranks:
         for a in rank:
             kind = _KIND[a["do"]]
-            order.op(kind, a.get("stage", -1), a.get("mb", -1), peer=a["peer"] if kind in (Kind.SEND, Kind.RECV) else -1,
-                     name=names.index(a["name"]) if "name" in a else -1, comm=a.get("comm", 0), launch=a.get("launch", -1))
+            order.op(
+                kind,
+                a.get("stage", -1),
+                a.get("mb", -1),
+                peer=a["peer"] if kind in (Kind.SEND, Kind.RECV) else -1,
+                name=names.index(a["name"]) if "name" in a else -1,
+                comm=a.get("comm", 0),
+                launch=a.get("launch", -1),
+            )
         order.end_rank()
-    return Program(plain["ranks"], plain["microbatches"], layers, stages, order.build(), tuple(plain["images"]),
-                   {k: frozenset(v) for k, v in plain["modalities"].items()}, plain["transfers"] == "inserted", plain["reductions"] == "inserted",
-                   plain["fragment"], plain["placeholders"], tuple(Communicator(c["name"], tuple(c["ranks"])) for c in plain["communicators"]),
-                   tuple(Tie(t["name"], tuple(t["stages"]), t["comm"]) for t in plain["ties"]), memory, tuple(names))
+    return Program(
+        plain["ranks"],
+        plain["microbatches"],
+        layers,
+        stages,
+        order.build(),
+        tuple(plain["images"]),
+        {k: frozenset(v) for k, v in plain["modalities"].items()},
+        plain["transfers"] == "inserted",
+        plain["reductions"] == "inserted",
+        plain["fragment"],
+        plain["placeholders"],
+        tuple(Communicator(c["name"], tuple(c["ranks"])) for c in plain["communicators"]),
+        tuple(Tie(t["name"], tuple(t["stages"]), t["comm"]) for t in plain["ties"]),
+        memory,
+        tuple(names),
+    )
 
 
 def same(a: Program, b: Program) -> str:
@@ -155,4 +225,15 @@ def same(a: Program, b: Program) -> str:
     return ""
 
 
-__all__ = ["FORMAT", "Plan", "PlanError", "certificate_text", "digest", "dumps", "head", "loads", "read_back", "same"]
+__all__ = [
+    "FORMAT",
+    "Plan",
+    "PlanError",
+    "certificate_text",
+    "digest",
+    "dumps",
+    "head",
+    "loads",
+    "read_back",
+    "same",
+]

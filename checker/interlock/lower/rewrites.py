@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..program.facts import Facts
-from ..program.ir import COMPUTE, TRANSFER, Kind, Program
-from ..program.transfers import insert, tie_ranks
-from .lists import Row, rows_of, unlaunched, with_rows
-from .plan import head
+from interlock.lower.lists import Row, rows_of, unlaunched, with_rows
+from interlock.lower.plan import head
+from interlock.program.facts import Facts
+from interlock.program.ir import COMPUTE, TRANSFER, Kind, Program
+from interlock.program.transfers import insert, tie_ranks
 
 _WAITS = (Kind.WAIT_F, Kind.WAIT_B)
 _FRONT = {Kind.SEND_F: Kind.F, Kind.SEND_B: Kind.I}
@@ -40,7 +40,13 @@ def _differs(before: list[list[Row]], after: list[list[Row]], program: Program) 
 
 
 def _show(row: Row) -> str:
-    return f"{row.stage}{row.kind.name}{row.mb}" if row.mb >= 0 else f"{row.stage}{row.kind.name}" if row.stage >= 0 else row.kind.name
+    return (
+        f"{row.stage}{row.kind.name}{row.mb}"
+        if row.mb >= 0
+        else f"{row.stage}{row.kind.name}"
+        if row.stage >= 0
+        else row.kind.name
+    )
 
 
 def _heads(before: Program, after: Program, may: tuple[str, ...] = ()) -> str:
@@ -58,10 +64,12 @@ def _table(program: Program):
         if not (0 <= s < stages and 0 <= m < len(of)):
             return False, False, False
         return bool(fp.back[of[m], s]), bool(fp.cross[of[m], s]), bool(fp.wwork[of[m], s])
+
     return answers
 
 
 # ---- the trainer's operations, and waits for sends -----------------------------------------------------------------------
+
 
 def _without(kinds: tuple[Kind, ...]):
     def apply(program: Program, trained: Program | None = None) -> Program:
@@ -73,6 +81,7 @@ def _without(kinds: tuple[Kind, ...]):
     def check(before: Program, after: Program) -> str:
         left = [[row for row in unlaunched(rank) if row.kind not in kinds] for rank in rows_of(before)]
         return _heads(before, after) or _differs(left, [unlaunched(rank) for rank in rows_of(after)], before)
+
     return apply, check
 
 
@@ -81,6 +90,7 @@ HELD_SENDS = Rewrite("held_sends", *_without(_WAITS))
 
 
 # ---- I and W to B --------------------------------------------------------------------------------------------------------
+
 
 def whole_backward(program: Program, trained: Program | None = None) -> Program:
     """On the first trainable stage after a frozen prefix B stands in the place of I, and W goes (IL802); so does an I whose W is idle."""
@@ -91,8 +101,15 @@ def whole_backward(program: Program, trained: Program | None = None) -> Program:
     def turned(row: Row) -> bool:
         back, cross, wwork = answers(*row.key)
         return (row.stage > 0 and wwork and not cross) or (row.kind is Kind.I and row.key not in weights)
-    out = [[row._replace(kind=Kind.B) if row.kind is Kind.I and turned(row) else row for row in rank
-            if not (row.kind is Kind.W and turned(row))] for rank in ranks]
+
+    out = [
+        [
+            row._replace(kind=Kind.B) if row.kind is Kind.I and turned(row) else row
+            for row in rank
+            if not (row.kind is Kind.W and turned(row))
+        ]
+        for rank in ranks
+    ]
     return program if out == ranks else with_rows(program, out)
 
 
@@ -112,7 +129,10 @@ def _check_whole(before: Program, after: Program) -> str:
     if any((Kind.B, key) not in came or kind not in (Kind.I, Kind.W) for kind, key in went):
         return "an operation went"
     split = {key for _, key in came}
-    back_again = [[row._replace(kind=Kind.I) if row.kind is Kind.B and row.key in split else row for row in rank] for rank in new]
+    back_again = [
+        [row._replace(kind=Kind.I) if row.kind is Kind.B and row.key in split else row for row in rank]
+        for rank in new
+    ]
     left = [[row for row in rank if not (row.kind is Kind.W and row.key in split)] for rank in old]
     return _heads(before, after) or _differs(left, back_again, before)
 
@@ -121,6 +141,7 @@ WHOLE_BACKWARD = Rewrite("whole_backward", whole_backward, _check_whole)
 
 
 # ---- placeholders --------------------------------------------------------------------------------------------------------
+
 
 def placeholders(program: Program, trained: Program | None = None) -> Program:
     """A backward for every stage and microbatch, also where the footprint excludes it (IL803).
@@ -132,7 +153,9 @@ def placeholders(program: Program, trained: Program | None = None) -> Program:
     ranks = rows_of(program)
     there = {row.key for rank in ranks for row in rank if row.kind in (Kind.B, Kind.I)}
     forwards = {row.key: r for r, rank in enumerate(ranks) for row in rank if row.kind is Kind.F}
-    missing = sorted((key for key in forwards if key not in there and not answers(*key)[0]), key=lambda k: (k[1], -k[0]))
+    missing = sorted(
+        (key for key in forwards if key not in there and not answers(*key)[0]), key=lambda k: (k[1], -k[0])
+    )
     if not missing:
         return replace(program, placeholders=True)
     if trained is not None and program.inserted:
@@ -153,7 +176,13 @@ def placeholders(program: Program, trained: Program | None = None) -> Program:
 def _before_the_end(rank: list[Row], old: int) -> list[Row]:
     """What was added comes before the reductions and STEP at the end of the rank."""
     end = old
-    while end and rank[end - 1].kind in (Kind.REDUCE, Kind.REDUCE_TIE, Kind.REDUCE_DATA, Kind.STEP, Kind.RESHARD):
+    while end and rank[end - 1].kind in (
+        Kind.REDUCE,
+        Kind.REDUCE_TIE,
+        Kind.REDUCE_DATA,
+        Kind.STEP,
+        Kind.RESHARD,
+    ):
         end -= 1
     return rank[:end] + rank[old:] + rank[end:old]
 
@@ -180,7 +209,13 @@ def _check_placeholders(before: Program, after: Program) -> str:
     def added(row: Row) -> bool:
         if row.kind is Kind.B:
             return row.key not in there and not answers(*row.key)[0]
-        return row.kind is Kind.RECV_B and not answers(*row.key)[0] or row.kind is Kind.SEND_B and not answers(*row.key)[1]
+        return (
+            row.kind is Kind.RECV_B
+            and not answers(*row.key)[0]
+            or row.kind is Kind.SEND_B
+            and not answers(*row.key)[1]
+        )
+
     came = Counter((row.kind, row.key) for rank in new for row in rank if added(row))
     listed = Counter((row.kind, row.key) for rank in old for row in rank if added(row))
     if any(n > 1 for (kind, _), n in came.items() if kind is Kind.B):
@@ -199,6 +234,7 @@ PLACEHOLDERS = Rewrite("placeholders", placeholders, _check_placeholders)
 
 
 # ---- reductions ----------------------------------------------------------------------------------------------------------
+
 
 def reductions(program: Program, trained: Program | None = None) -> Program:
     """Where transfers are written and reductions are to be inserted: at the end of each rank, before its STEP, every tie, then every stage."""
@@ -219,7 +255,11 @@ def _reductions_of(program: Program, rank: int) -> list[Row]:
         ranks = tie_ranks(program, tie)
         if rank in ranks and len(ranks) > 1 and any(reduces[s] for s in tie.stages):
             rows.append(Row(Kind.REDUCE_TIE, -1, -1, name=program.names.index(tie.name), comm=tie.comm))
-    return rows + [Row(Kind.REDUCE, s, -1) for s, stage in enumerate(program.stages) if reduces[s] and (stage.replicated or stage.rank == rank)]
+    return rows + [
+        Row(Kind.REDUCE, s, -1)
+        for s, stage in enumerate(program.stages)
+        if reduces[s] and (stage.replicated or stage.rank == rank)
+    ]
 
 
 def _check_reductions(before: Program, after: Program) -> str:
@@ -232,9 +272,21 @@ def _check_reductions(before: Program, after: Program) -> str:
         steps = bool(rank) and rank[-1].kind is Kind.STEP
         end = len(rank) - steps
         added = new[r][end:]
-        ties = [t.name for t in before.ties if r in tie_ranks(before, t) and len(tie_ranks(before, t)) > 1 and any(reduces[s] for s in t.stages)]
-        stages = [s for s, st in enumerate(before.stages) if reduces[s] and r in (range(before.ranks) if st.replicated else (st.rank,))]
-        if new[r][:end] != rank[:end] or [before.names[x.name] if x.kind is Kind.REDUCE_TIE else (x.kind, x.stage) for x in added] != [*ties, *((Kind.REDUCE, s) for s in stages), (Kind.STEP, -1)]:
+        ties = [
+            t.name
+            for t in before.ties
+            if r in tie_ranks(before, t)
+            and len(tie_ranks(before, t)) > 1
+            and any(reduces[s] for s in t.stages)
+        ]
+        stages = [
+            s
+            for s, st in enumerate(before.stages)
+            if reduces[s] and r in (range(before.ranks) if st.replicated else (st.rank,))
+        ]
+        if new[r][:end] != rank[:end] or [
+            before.names[x.name] if x.kind is Kind.REDUCE_TIE else (x.kind, x.stage) for x in added
+        ] != [*ties, *((Kind.REDUCE, s) for s in stages), (Kind.STEP, -1)]:
             return f"rank {r} ends in other reductions than the footprint asks for, or more changed"
     return _heads(before, after, ("reductions",))
 
@@ -244,6 +296,7 @@ REDUCTIONS = Rewrite("reductions", reductions, _check_reductions)
 
 # ---- transfers -----------------------------------------------------------------------------------------------------------
 
+
 def whole_insertion(program: Program, trained: Program | None = None) -> Program:
     """Transfers for every backward listed, placeholders' too, along one linearisation; reductions of what is trained; none where they are written."""
     if not program.inserted:
@@ -252,7 +305,13 @@ def whole_insertion(program: Program, trained: Program | None = None) -> Program
     full = replace(insert(replace(program, layers=layers)), layers=program.layers)
     reduces = Facts(program).footprint.reduce
     tied = {t.name: any(reduces[s] for s in t.stages) for t in program.ties}
-    keep = lambda row: reduces[row.stage] if row.kind is Kind.REDUCE else tied[full.names[row.name]] if row.kind is Kind.REDUCE_TIE else row.kind is not Kind.STEP
+    keep = lambda row: (
+        reduces[row.stage]
+        if row.kind is Kind.REDUCE
+        else tied[full.names[row.name]]
+        if row.kind is Kind.REDUCE_TIE
+        else row.kind is not Kind.STEP
+    )
     return with_rows(full, [[row for row in rank if keep(row)] for rank in rows_of(full)])
 
 
@@ -261,7 +320,11 @@ def _check_insertion(before: Program, after: Program) -> str:
     old, new = [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)]
     if not before.inserted:
         return _heads(before, after) or _differs(old, new, before)
-    put_in = (*_WAITS, *TRANSFER, *((Kind.REDUCE, Kind.REDUCE_TIE, Kind.STEP) if before.reductions_inserted else ()))
+    put_in = (
+        *_WAITS,
+        *TRANSFER,
+        *((Kind.REDUCE, Kind.REDUCE_TIE, Kind.STEP) if before.reductions_inserted else ()),
+    )
     old, new = ([[row for row in rank if row.kind not in put_in] for rank in ranks] for ranks in (old, new))
     return _heads(before, after, ("transfers", "reductions")) or _differs(old, new, before)
 
@@ -291,7 +354,7 @@ def _earlier(rank: list[Row]) -> list[Row]:
             while at and _passes(out[at - 1], needs):
                 at -= 1
             while at and at < len(out) and out[at - 1].launch >= 0 and out[at - 1].launch == out[at].launch:
-                at += 1                                          # never into an overlap
+                at += 1  # never into an overlap
         out[at:at] = unit
         i = j
     return out
@@ -316,8 +379,10 @@ def _later_waits(rank: list[Row]) -> list[Row]:
             out += held
             held = []
         elif row.kind in (Kind.SEND_F, Kind.SEND_B):
-            for_this = [w for w in held if w.kind is (Kind.WAIT_F if row.kind is Kind.SEND_F else Kind.WAIT_B)]
-            out += for_this                                      # the last payload of this sort has left before the next one does
+            for_this = [
+                w for w in held if w.kind is (Kind.WAIT_F if row.kind is Kind.SEND_F else Kind.WAIT_B)
+            ]
+            out += for_this  # the last payload of this sort has left before the next one does
             held = [w for w in held if w not in for_this]
         out.append(row)
     return out + held
@@ -326,9 +391,14 @@ def _later_waits(rank: list[Row]) -> list[Row]:
 def _check_early(before: Program, after: Program) -> str:
     """The same operations; compute and collectives in the same order, transfers in the same order; receives, sends and launches no later
     among the compute operations than they were, waits no earlier; no send before what it sends, no wait before its send."""
-    for r, (a, b) in enumerate(zip(map(unlaunched, rows_of(before)), map(unlaunched, rows_of(after)), strict=True)):
+    for r, (a, b) in enumerate(
+        zip(map(unlaunched, rows_of(before)), map(unlaunched, rows_of(after)), strict=True)
+    ):
         moving = (*TRANSFER, *_WAITS)
-        for what, pick in (("an operation that is no transfer", lambda k: k not in moving), ("a transfer", lambda k: k in TRANSFER)):
+        for what, pick in (
+            ("an operation that is no transfer", lambda k: k not in moving),
+            ("a transfer", lambda k: k in TRANSFER),
+        ):
             x, y = [row for row in a if pick(row.kind)], [row for row in b if pick(row.kind)]
             if x != y:
                 return f"rank {r}: {what} changed its place among its like"
@@ -342,9 +412,16 @@ def _check_early(before: Program, after: Program) -> str:
                 return f"rank {r}: {key[0]}{kind.name}{key[1]} moved up"
         done: set = set()
         for row in b:
-            if row.kind in _FRONT and not {(k, row.key) for k in ((Kind.F,) if row.kind is Kind.SEND_F else (Kind.I, Kind.B))} & done:
+            if (
+                row.kind in _FRONT
+                and not {(k, row.key) for k in ((Kind.F,) if row.kind is Kind.SEND_F else (Kind.I, Kind.B))}
+                & done
+            ):
                 return f"rank {r}: {_show(row)} moved before what it sends"
-            if row.kind in _WAITS and (Kind.SEND_F if row.kind is Kind.WAIT_F else Kind.SEND_B, row.key) not in done:
+            if (
+                row.kind in _WAITS
+                and (Kind.SEND_F if row.kind is Kind.WAIT_F else Kind.SEND_B, row.key) not in done
+            ):
                 return f"rank {r}: {_show(row)} moved before its send"
             done.add((row.kind, row.key))
     return _heads(before, after)
@@ -380,7 +457,9 @@ def _check_grouped(before: Program, after: Program) -> str:
     for rank in rows_of(after):
         if any(row.kind in TRANSFER and row.launch < 0 for row in rank):
             return "a transfer is in no launch"
-    return _heads(before, after) or _differs([unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)], before)
+    return _heads(before, after) or _differs(
+        [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)], before
+    )
 
 
 GROUPED = Rewrite("grouped", grouped, _check_grouped)

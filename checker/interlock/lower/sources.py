@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from ..language.source import Sources
-from ..pipeline import FileResult, Options, check_file
-from .lowering import Source
+from interlock.check.pipeline import FileResult, Options, check_file
+from interlock.lower.lowering import Source
+from interlock.text.source import Sources
 
 
 def sources_of(path: str, data: bytes, options: Options) -> tuple[FileResult, list[Source]]:
@@ -14,10 +14,11 @@ def sources_of(path: str, data: bytes, options: Options) -> tuple[FileResult, li
     result = check_file(path, data, options)
     if result.errors or PurePath(path).suffix.lower() == ".csv":
         return result, [Source(c) for c in result.checked]
-    from ..algebra.elaborate import elaborate
-    from ..algebra.requirements import requirements
-    from ..check import Limits
-    from ..language.parse import decode, parse
+    from interlock.algebra.elaborate import elaborate
+    from interlock.algebra.requirements import requirements
+    from interlock.check.program import Limits
+    from interlock.language.parse import decode, parse
+
     sources = Sources()
     file = parse(sources.add(path, decode(path, data)))
     elaborated = {s.name: s for s in elaborate(file, sources)} if file.schedules else {}
@@ -27,5 +28,8 @@ def sources_of(path: str, data: bytes, options: Options) -> tuple[FileResult, li
         if schedule is None:
             return Source(checked)
         asked = requirements(schedule)
-        return Source(checked, schedule.trained, schedule.comm_of, Limits(asked.peak, asked.in_flight), schedule)
+        return Source(
+            checked, schedule.trained, schedule.comm_of, Limits(asked.peak, asked.in_flight), schedule
+        )
+
     return result, [source(c) for c in result.checked]

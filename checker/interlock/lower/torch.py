@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..program.ir import Program
-from .backends import NotExpressible, Options
-from .executable import without_action
-from .neutral import Json
-from .plan import Plan
-from .rewrites import EARLY_TRANSFERS, GROUPED, REDUCTIONS
+from interlock.lower.backends import NotExpressible, Options
+from interlock.lower.executable import without_action
+from interlock.lower.neutral import Json
+from interlock.lower.plan import Plan
+from interlock.lower.rewrites import EARLY_TRANSFERS, GROUPED, REDUCTIONS
+from interlock.program.ir import Program
 
 
 class Torch(Json):

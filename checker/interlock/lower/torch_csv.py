@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..interchange import torch_csv
-from ..language.source import Sources
-from ..program.ir import Program
-from .backends import NotExpressible, Options
-from .lists import rows_of, with_rows
-from .plan import Plan
-from .rewrites import HELD_SENDS, PLACEHOLDERS, REDUCTIONS, TRAINERS, WHOLE_BACKWARD, WHOLE_INSERTION
+from interlock.interchange import torch_csv
+from interlock.lower.backends import NotExpressible, Options
+from interlock.lower.lists import rows_of, with_rows
+from interlock.lower.plan import Plan
+from interlock.lower.rewrites import (
+    HELD_SENDS,
+    PLACEHOLDERS,
+    REDUCTIONS,
+    TRAINERS,
+    WHOLE_BACKWARD,
+    WHOLE_INSERTION,
+)
+from interlock.program.ir import Program
+from interlock.text.source import Sources
 
 
 class TorchCsv:
@@ -23,7 +30,9 @@ class TorchCsv:
 
     def rewrites(self, program: Program, options: Options):
         if options.form == "compute-only" and not program.inserted:
-            raise NotExpressible("its transfers are written, and a compute-only file has none: ask for compute-comms")
+            raise NotExpressible(
+                "its transfers are written, and a compute-only file has none: ask for compute-comms"
+            )
         yield TRAINERS, True
         if not program.inserted:
             yield HELD_SENDS, True
@@ -37,7 +46,9 @@ class TorchCsv:
     def write(self, plan: Plan, program: Program) -> str:
         start = program.order.start.tolist()
         if idle := [r for r in range(program.ranks) if start[r] == start[r + 1]]:
-            raise NotExpressible(f"rank {idle[0]} runs nothing, and PyTorch's runtime needs a stage on every rank")
+            raise NotExpressible(
+                f"rank {idle[0]} runs nothing, and PyTorch's runtime needs a stage on every rank"
+            )
         try:
             return torch_csv.write(program)
         except torch_csv.NotExpressible as error:
@@ -46,9 +57,21 @@ class TorchCsv:
     def read(self, text: str, program: Program) -> Program:
         """Stages, layers and memory are the program's: a CSV has none."""
         form = "compute-only" if program.inserted else "compute-comms"
-        found = torch_csv.read(Sources().add("plan.csv", text), torch_csv.CsvOptions(format=form, placement=tuple(s.rank for s in program.stages),
-                                                                                     microbatches=program.microbatches))
-        return replace(program, order=found.order, ranks=found.ranks, inserted=found.inserted, reductions_inserted=found.reductions_inserted)
+        found = torch_csv.read(
+            Sources().add("plan.csv", text),
+            torch_csv.CsvOptions(
+                format=form,
+                placement=tuple(s.rank for s in program.stages),
+                microbatches=program.microbatches,
+            ),
+        )
+        return replace(
+            program,
+            order=found.order,
+            ranks=found.ranks,
+            inserted=found.inserted,
+            reductions_inserted=found.reductions_inserted,
+        )
 
     def said(self, plan: Plan, program: Program) -> Program:
         """Launches numbered as the reader numbers them."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median_high, quantiles
 
-from ..language.source import Span
-from ..program.ir import Size
+from interlock.program.ir import Size
+from interlock.text.source import Span
 
 FORMAT = "interlock.profile/1"
 TIMES = ("forward", "backward", "backward_input", "backward_weight")
 SIZES = ("activation", "until_weight", "output", "weights", "workspace")
-NEEDED = SIZES[:4]                                      # the sizes without which bytes cannot be counted
+NEEDED = SIZES[:4]  # the sizes without which bytes cannot be counted
 LOGITS = ("vocabulary", "tokens")
 LONGEST_NAME = 128
 NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[(0|[1-9][0-9]{0,5})\])?", re.ASCII)
@@ -63,7 +63,9 @@ class Profile:
 
     def unsized(self) -> tuple[LayerProfile, str] | None:
         """The first layer without one of the sizes NEEDED, and which."""
-        return next(((layer, size) for layer in self.layers for size in NEEDED if size not in layer.sizes), None)
+        return next(
+            ((layer, size) for layer in self.layers for size in NEEDED if size not in layer.sizes), None
+        )
 
 
 def median(values: Sequence[int]) -> int:

@@ -10,16 +10,20 @@ import zlib
 from collections.abc import Iterator
 from decimal import Decimal
 
-from ..language.diagnostics import Diagnostic, InputError, Label
-from ..language.source import Source, Span
+from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.source import Source, Span
 
-MOST_BYTES = 256 * 2**20                                 # of the text, unpacked
-_LATEST = 10**16                                         # microseconds: the year 2286
+MOST_BYTES = 256 * 2**20  # of the text, unpacked
+_LATEST = 10**16  # microseconds: the year 2286
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def refused(code: str, message: str, help: str, *labels: Label) -> InputError:
-    return InputError(Diagnostic(code, message, labels, help, rule={"IL116": "R-PROF-3", "IL105": "R-SYN-5"}.get(code, "R-SYN-4")))
+    return InputError(
+        Diagnostic(
+            code, message, labels, help, rule={"IL116": "R-PROF-3", "IL105": "R-SYN-5"}.get(code, "R-SYN-4")
+        )
+    )
 
 
 def text_of(name: str, data: bytes) -> str:
@@ -30,11 +34,17 @@ def text_of(name: str, data: bytes) -> str:
         except (OSError, EOFError, zlib.error) as e:
             raise refused("IL116", f"{name} is a torn gzip file: {e}", "export the trace again") from None
     if len(data) > MOST_BYTES:
-        raise refused("IL104", f"{name} is larger than {MOST_BYTES >> 20} MiB", "record fewer steps: `schedule(wait=1, warmup=1, active=3)`")
+        raise refused(
+            "IL104",
+            f"{name} is larger than {MOST_BYTES >> 20} MiB",
+            "record fewer steps: `schedule(wait=1, warmup=1, active=3)`",
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise refused("IL105", f"{name} is not text: byte {e.start} is not UTF-8", "export the trace again") from None
+        raise refused(
+            "IL105", f"{name} is not text: byte {e.start} is not UTF-8", "export the trace again"
+        ) from None
 
 
 class Trace:
@@ -61,8 +71,12 @@ class Trace:
         if self._next():
             raise self._wrong("the end of the file")
         if not found:
-            raise refused("IL116", "the file lists no `traceEvents`", "write it with `prof.export_chrome_trace(\"trace.json\")`",
-                          Label(Span(self._source.base)))
+            raise refused(
+                "IL116",
+                "the file lists no `traceEvents`",
+                'write it with `prof.export_chrome_trace("trace.json")`',
+                Label(Span(self._source.base)),
+            )
 
     def _events(self) -> Iterator[dict]:
         for event in self._items("[", "]"):
@@ -84,7 +98,7 @@ class Trace:
 
     def _next(self) -> str:
         self._at = _BLANK.match(self._text, self._at).end()
-        return self._text[self._at:self._at + 1]
+        return self._text[self._at : self._at + 1]
 
     def _take(self, mark: str) -> None:
         if self._next() != mark:
@@ -105,8 +119,12 @@ class Trace:
     def _wrong(self, expected: str) -> InputError:
         at = min(self._at, max(len(self._text) - 1, 0))
         ends = self._at >= len(self._text.rstrip())
-        return refused("IL116", f"{'the file ends where' if ends else 'here'} {expected} is expected",
-                       "the trace is cut off or no JSON: export it again", Label(Span(self._source.base + at)))
+        return refused(
+            "IL116",
+            f"{'the file ends where' if ends else 'here'} {expected} is expected",
+            "the trace is cut off or no JSON: export it again",
+            Label(Span(self._source.base + at)),
+        )
 
 
 def _decimal(text: str) -> Decimal:

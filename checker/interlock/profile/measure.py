@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..program.ir import Size
-from .data import LayerProfile, Measured, Profile, median, spread_of
-from .modules import Chain, load, refused, running
+from interlock.profile.data import LayerProfile, Measured, Profile, median, spread_of
+from interlock.profile.modules import Chain, load, refused, running
+from interlock.program.ir import Size
 
 DEVICES = ("cpu", "cuda", "npu", "xpu")
 _INPUT = re.compile(r"([0-9]{1,9}(?:x[0-9]{1,9})*)(?::([a-z][a-z0-9_]*))?")
-_MOST_BYTES = 2**40                                      # of a sample input
+_MOST_BYTES = 2**40  # of a sample input
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Settings:
     warmup: int = 5
 
 
-def profile_of(where: str, settings: Settings, step: Callable[[str, int], None] = lambda name, total: None) -> Profile:
+def profile_of(
+    where: str, settings: Settings, step: Callable[[str, int], None] = lambda name, total: None
+) -> Profile:
     """Measures the modules that `where` names, one after the other. `step(name, total)` is called before each of the `total` runs.
 
     Raises InputError (IL117).
@@ -45,19 +47,33 @@ def profile_of(where: str, settings: Settings, step: Callable[[str, int], None] 
         home = next((t.device for t in (*module.parameters(), *module.buffers())), device)
         running(f"moving layer `{name}` to {device}", lambda: module.to(device=device, dtype=dtype))
         layer, outputs = running(f"layer `{name}`", _Layer(name, module, inputs, device, settings).profile)
-        module.to(device=home)                           # the device need not hold all layers at once
+        module.to(device=home)  # the device need not hold all layers at once
         layers.append(layer)
         inputs = tuple(t.detach() for t in outputs)
     dtypes = sorted({_name(p.dtype) for _, module in chain.modules for p in module.parameters()})
     by = f"interlock profile {where}" if where.isprintable() and len(where) < 400 else None
-    measured = Measured(by, _device_name(device), ", ".join(dtypes) or None, torch.__version__, settings.warmup, settings.repeats)
+    measured = Measured(
+        by,
+        _device_name(device),
+        ", ".join(dtypes) or None,
+        torch.__version__,
+        settings.warmup,
+        settings.repeats,
+    )
     return Profile(tuple(layers), measured)
 
 
 class _Layer:
     """One module with its inputs: what the forward is given, and what the backward is asked for."""
 
-    def __init__(self, name: str, module: nn.Module, inputs: Sequence[torch.Tensor], device: torch.device, settings: Settings):
+    def __init__(
+        self,
+        name: str,
+        module: nn.Module,
+        inputs: Sequence[torch.Tensor],
+        device: torch.device,
+        settings: Settings,
+    ):
         self.name, self.module, self.device, self.settings = name, module, device, settings
         self.inputs = [t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) for t in inputs]
         self.asked = [t for t in self.inputs if t.requires_grad]
@@ -69,27 +85,41 @@ class _Layer:
         taken = {"forward": self._samples(lambda: None, lambda _: self.forward())}
         both = [*self.asked, *self.parameters] if self.asked and self.parameters else []
         tracked = any(t.requires_grad for t in outputs)
-        for part, wanted in (("backward", both), ("backward_input", self.asked), ("backward_weight", self.parameters)):
+        for part, wanted in (
+            ("backward", both),
+            ("backward_input", self.asked),
+            ("backward_weight", self.parameters),
+        ):
             if wanted and tracked:
-                taken[part] = self._samples(self._roots, lambda roots: self.gradients(roots, wanted, retain=part == "backward_input"))
+                taken[part] = self._samples(
+                    self._roots, lambda roots: self.gradients(roots, wanted, retain=part == "backward_input")
+                )
             elif part == "backward_input" or part == "backward_weight" and not self.frozen:
-                taken[part] = [0]                        # of frozen weights it is not known what training them would take
+                taken[part] = [0]  # of frozen weights it is not known what training them would take
         times = {part: Size(median(values)) for part, values in taken.items() if values}
         spread = {part: spread_of(values) for part, values in taken.items() if len(values) > 1}
         activation, until_weight = self.saved()
-        sizes = {"activation": activation, "until_weight": until_weight, "output": sum(t.numel() * t.element_size() for t in outputs),
-                 "weights": self.weights()}
+        sizes = {
+            "activation": activation,
+            "until_weight": until_weight,
+            "output": sum(t.numel() * t.element_size() for t in outputs),
+            "weights": self.weights(),
+        }
         tensors = {"inputs": tuple(map(_shape, self.inputs)), "outputs": tuple(map(_shape, outputs))}
         sizes = {k: Size(v) for k, v in sizes.items()}
-        return LayerProfile(self.name, times, sizes, frozen=not self.parameters, spread=spread, **tensors), outputs
+        return LayerProfile(
+            self.name, times, sizes, frozen=not self.parameters, spread=spread, **tensors
+        ), outputs
 
     def forward(self) -> list[torch.Tensor]:
         with torch.enable_grad():
             result = self.module(*self.inputs)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if not outputs or not all(isinstance(t, torch.Tensor) for t in outputs):
-            raise refused(f"layer `{self.name}` gave {', '.join(type(t).__name__ for t in outputs) or 'nothing'}",
-                          "a layer returns a tensor or a tuple of tensors")
+            raise refused(
+                f"layer `{self.name}` gave {', '.join(type(t).__name__ for t in outputs) or 'nothing'}",
+                "a layer returns a tensor or a tuple of tensors",
+            )
         return outputs
 
     def _roots(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -117,7 +147,7 @@ class _Layer:
             run(prepare())
         backend.synchronize(self.device)
         marks = []
-        for _ in range(repeats):                         # handed over without waiting: the device's clock, not the host's
+        for _ in range(repeats):  # handed over without waiting: the device's clock, not the host's
             given = prepare()
             first, last = backend.Event(enable_timing=True), backend.Event(enable_timing=True)
             first.record()
@@ -166,7 +196,7 @@ def _storage(t: torch.Tensor) -> tuple[object, int]:
     try:
         storage = t.untyped_storage()
         return (t.device, storage.data_ptr()), storage.nbytes()
-    except (NotImplementedError, RuntimeError):          # sparse tensors have none
+    except (NotImplementedError, RuntimeError):  # sparse tensors have none
         return id(t), t.numel() * t.element_size()
 
 
@@ -180,13 +210,24 @@ def _device(name: str | None) -> torch.device:
         except ImportError:
             pass
     if name is None:
-        return torch.device(next((kind for kind in ("cuda", "npu", "xpu") if hasattr(torch, kind) and getattr(torch, kind).is_available()), "cpu"))
+        return torch.device(
+            next(
+                (
+                    kind
+                    for kind in ("cuda", "npu", "xpu")
+                    if hasattr(torch, kind) and getattr(torch, kind).is_available()
+                ),
+                "cpu",
+            )
+        )
     try:
         device = torch.device(name)
     except RuntimeError:
         device = None
     if device is None or device.type not in DEVICES:
-        raise refused(f"there is no device `{name}` to measure on", f"known are {', '.join(DEVICES)}, also as `cuda:1`")
+        raise refused(
+            f"there is no device `{name}` to measure on", f"known are {', '.join(DEVICES)}, also as `cuda:1`"
+        )
     if device.type != "cpu":
         backend = getattr(torch, device.type, None)
         if backend is None or not backend.is_available() or (device.index or 0) >= backend.device_count():
@@ -210,30 +251,48 @@ def _dtype(name: str | None) -> torch.dtype | None:
     return dtype
 
 
-def _inputs(chain: Chain, text: str | None, device: torch.device, dtype: torch.dtype | None) -> tuple[torch.Tensor, ...]:
+def _inputs(
+    chain: Chain, text: str | None, device: torch.device, dtype: torch.dtype | None
+) -> tuple[torch.Tensor, ...]:
     if text is not None:
         given = tuple(_sample(part.strip()) for part in text.split(","))
     elif chain.inputs is None:
-        raise refused("there is no sample input", "add `--input 4x128:int64`, or name a function that returns (modules, sample input)")
+        raise refused(
+            "there is no sample input",
+            "add `--input 4x128:int64`, or name a function that returns (modules, sample input)",
+        )
     else:
         given = chain.inputs
     if not given or not all(isinstance(t, torch.Tensor) for t in given):
-        raise refused(f"the sample input is {', '.join(type(t).__name__ for t in given) or 'empty'}", "give a tensor, or a tuple of tensors")
-    return tuple(running("the sample input", lambda: t.to(device=device, dtype=dtype if t.is_floating_point() else None)) for t in given)
+        raise refused(
+            f"the sample input is {', '.join(type(t).__name__ for t in given) or 'empty'}",
+            "give a tensor, or a tuple of tensors",
+        )
+    return tuple(
+        running(
+            "the sample input", lambda: t.to(device=device, dtype=dtype if t.is_floating_point() else None)
+        )
+        for t in given
+    )
 
 
 def _sample(text: str) -> torch.Tensor:
     match = _INPUT.fullmatch(text)
     dtype = getattr(torch, match[2] or "float32", None) if match else None
     if not isinstance(dtype, torch.dtype):
-        raise refused(f"`{text}` is no shape", "write `4x16`, or with a type `4x128:int64`; several with commas")
+        raise refused(
+            f"`{text}` is no shape", "write `4x16`, or with a type `4x128:int64`; several with commas"
+        )
     shape = [int(n) for n in match[1].split("x")]
     size = dtype.itemsize
     for n in shape:
         size *= n
     if size > _MOST_BYTES:
         raise refused(f"a sample of {text} has {size:,} bytes", "measure one microbatch")
-    return running("the sample input", lambda: torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype))
+    return running(
+        "the sample input",
+        lambda: torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype),
+    )
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..language.diagnostics import Diagnostic, InputError
-from .data import NAME
+from interlock.profile.data import NAME
+from interlock.text.diagnostics import Diagnostic, InputError
 
 _WHERE = re.compile(r"(.+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.S)
 
@@ -33,23 +33,37 @@ def load(where: str, nn) -> Chain:
     """`nn`: torch.nn. Runs the code of the module, and the attribute where it is a function. Raises InputError (IL117)."""
     match = _WHERE.fullmatch(where)
     if match is None:
-        raise refused(f"`{where}` names no attribute of a module", "write `package.module:attribute` or `path.py:attribute`")
+        raise refused(
+            f"`{where}` names no attribute of a module",
+            "write `package.module:attribute` or `path.py:attribute`",
+        )
     found = _import(match[1])
     for part in match[2].split("."):
         if not hasattr(found, part):
-            raise refused(f"`{match[1]}` has no attribute `{match[2]}`",
-                          f"it has {', '.join(sorted(n for n in dir(found) if n[0] != '_')[:12]) or 'none'}")
+            raise refused(
+                f"`{match[1]}` has no attribute `{match[2]}`",
+                f"it has {', '.join(sorted(n for n in dir(found) if n[0] != '_')[:12]) or 'none'}",
+            )
         found = getattr(found, part)
     inputs = None
     if callable(found) and not isinstance(found, nn.Module):
-        found = running(f"`{match[2]}`", found, help="a function is called without arguments, and returns the modules, or them and what the first is given")
+        found = running(
+            f"`{match[2]}`",
+            found,
+            help="a function is called without arguments, and returns the modules, or them and what the first is given",
+        )
         if isinstance(found, tuple) and len(found) == 2 and not isinstance(found[1], nn.Module):
             found, inputs = found
             inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     return Chain(_named(match[2], found, nn), inputs)
 
 
-def running(what: str, function, *arguments, help: str = "the modules run one after the other, each given what the one before it returned"):
+def running(
+    what: str,
+    function,
+    *arguments,
+    help: str = "the modules run one after the other, each given what the one before it returned",
+):
     """function(*arguments), where what it raises is the user's: IL117 with `what`."""
     try:
         return function(*arguments)
@@ -57,15 +71,24 @@ def running(what: str, function, *arguments, help: str = "the modules run one af
         raise
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
-        raise refused(f"{what} raised {type(error).__name__}{f': {said[:300]}' if said else ''}", help) from error
+        raise refused(
+            f"{what} raised {type(error).__name__}{f': {said[:300]}' if said else ''}", help
+        ) from error
 
 
 def _import(name: str):
     if not name.endswith(".py"):
         sys.path.insert(0, os.getcwd())
         if not all(part.isidentifier() for part in name.split(".")):
-            raise refused(f"`{name}` is no name of a module", "write `package.module:attribute` or `path.py:attribute`")
-        return running(f"importing `{name}`", importlib.import_module, name, help="modules are looked for in this folder and where Python is installed; or write `path.py:attribute`")
+            raise refused(
+                f"`{name}` is no name of a module", "write `package.module:attribute` or `path.py:attribute`"
+            )
+        return running(
+            f"importing `{name}`",
+            importlib.import_module,
+            name,
+            help="modules are looked for in this folder and where Python is installed; or write `path.py:attribute`",
+        )
     path = Path(name)
     if not path.is_file():
         raise refused(f"there is no file {name}", "write `path.py:attribute`")
@@ -73,7 +96,9 @@ def _import(name: str):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    running(f"importing {name}", spec.loader.exec_module, module, help="its code runs as `import` would run it")
+    running(
+        f"importing {name}", spec.loader.exec_module, module, help="its code runs as `import` would run it"
+    )
     return module
 
 
@@ -85,16 +110,23 @@ def _named(what: str, found, nn) -> tuple[tuple[str, object], ...]:
     elif isinstance(found, Sequence) and not isinstance(found, str):
         pairs = [(str(i), module) for i, module in enumerate(found)]
     else:
-        raise refused(f"`{what}` is a {type(found).__name__}, and no list of layers",
-                      "give a list of torch modules, an nn.Sequential, or a function that returns (modules, sample input)")
+        raise refused(
+            f"`{what}` is a {type(found).__name__}, and no list of layers",
+            "give a list of torch modules, an nn.Sequential, or a function that returns (modules, sample input)",
+        )
     if not pairs:
         raise refused(f"`{what}` has no layer", "give a list of torch modules")
     for key, module in pairs:
         if not isinstance(module, nn.Module):
-            raise refused(f"item {key} of `{what}` is a {type(module).__name__}, and no torch module", "wrap it into an nn.Module")
+            raise refused(
+                f"item {key} of `{what}` is a {type(module).__name__}, and no torch module",
+                "wrap it into an nn.Module",
+            )
     names = [f"layer[{key}]" if key.isdigit() else key for key in map(str, (key for key, _ in pairs))]
     for name in names:
         if NAME.fullmatch(name) is None:
-            raise refused(f"`{name}` is no name of a layer",
-                          "letters, digits and `_`, not beginning with a digit; in a dict of modules `llm[0]`, `llm[1]` are the layers of a group")
+            raise refused(
+                f"`{name}` is no name of a layer",
+                "letters, digits and `_`, not beginning with a digit; in a dict of modules `llm[0]`, `llm[1]` are the layers of a group",
+            )
     return tuple(zip(names, (module for _, module in pairs)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ..language.source import Source, Span
+from interlock.text.source import Source, Span
 
-Path = tuple[str | int, ...]                             # ("layer", 3, "forward"): the fourth [[layer]]
+Path = tuple[str | int, ...]  # ("layer", 3, "forward"): the fourth [[layer]]
 
-_TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""(?!")|\'\'\'.*?\'\'\'(?!\')|"(?:\\[^\n]|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|\n|[][{}=,]|[^\s"\'#\[\]{}=,]+',
-                    re.S)
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"""(?!")|\'\'\'.*?\'\'\'(?!\')|"(?:\\[^\n]|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|\n|[][{}=,]|[^\s"\'#\[\]{}=,]+',
+    re.S,
+)
 _PART = re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|[A-Za-z0-9_-]+')
 
 
@@ -34,7 +36,7 @@ class Places:
         self._base = source.base
         self._keys: dict[Path, Span] = {}
         self._values: dict[Path, Span] = {}
-        self._tables: Counter[Path] = Counter()          # of each array of tables, how many there are so far
+        self._tables: Counter[Path] = Counter()  # of each array of tables, how many there are so far
         self._read(source.text)
 
     def key(self, *path: str | int) -> Span:
@@ -52,9 +54,9 @@ class Places:
         return Span(self._base)
 
     def _read(self, text: str) -> None:
-        here: Path = ()                                  # the table that keys belong to
-        path: Path | None = None                         # the key whose value is being read
-        start = end = None                               # of the words of a statement, then of its value
+        here: Path = ()  # the table that keys belong to
+        path: Path | None = None  # the key whose value is being read
+        start = end = None  # of the words of a statement, then of its value
         depth = 0
         for token in [*_TOKEN.finditer(text), None]:
             word = token[0] if token else "\n"
@@ -76,7 +78,11 @@ class Places:
 
     def _header(self, text: str, start: int) -> Path:
         parts = _parts(text)
-        here = tuple(x for n, part in enumerate(parts) for x in (part, *([self._tables[parts[:n + 1]] - 1] if parts[:n + 1] in self._tables else [])))
+        here = tuple(
+            x
+            for n, part in enumerate(parts)
+            for x in (part, *([self._tables[parts[: n + 1]] - 1] if parts[: n + 1] in self._tables else []))
+        )
         if text.startswith("[["):
             here = here[:-1] if isinstance(here[-1], int) else here
             here += (self._tables[parts],)

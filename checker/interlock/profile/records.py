@@ -7,15 +7,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..language.source import Source
-from .events import Trace, nanoseconds
+from interlock.profile.events import Trace, nanoseconds
+from interlock.text.source import Source
 
 BACKWARD = "autograd::engine::evaluate_function: "
-LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver", "xpu_runtime", "hip_runtime"})
+LAUNCHES = frozenset(
+    {"cuda_runtime", "cuda_driver", "privateuse1_runtime", "privateuse1_driver", "xpu_runtime", "hip_runtime"}
+)
 DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-FOREIGN = frozenset({"async_npu", "HostToDevice"})       # of torch_npu, whose kernels have no category and no correlation id
+FOREIGN = frozenset(
+    {"async_npu", "HostToDevice"}
+)  # of torch_npu, whose kernels have no category and no correlation id
 KEPT = LAUNCHES | DEVICE | {"user_annotation", "cpu_op"}
-Thread = tuple[object, object]                           # pid, tid
+Thread = tuple[object, object]  # pid, tid
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Records:
 
     def launched_in(self, where: Interval) -> list[tuple[int, int, str]]:
         rows = self.launches.get(where.thread, [])
-        return rows[bisect.bisect_left(rows, (where.start,)):bisect.bisect_left(rows, (where.end,))]
+        return rows[bisect.bisect_left(rows, (where.start,)) : bisect.bisect_left(rows, (where.end,))]
 
 
 def records(source: Source) -> Records:
@@ -89,8 +93,14 @@ def records(source: Source) -> Records:
     out.backward.sort(key=lambda pair: pair[0].start)
     out.ranges.sort(key=lambda r: (r.start, -r.end))
     properties = trace.others.get("deviceProperties")
-    names = {str(p.get("name")) for p in properties if isinstance(p, dict)} if isinstance(properties, list) else set()
-    out.device_name = next((n for n in names if n.isprintable() and len(n) <= 100), None) if len(names) == 1 else None
+    names = (
+        {str(p.get("name")) for p in properties if isinstance(p, dict)}
+        if isinstance(properties, list)
+        else set()
+    )
+    out.device_name = (
+        next((n for n in names if n.isprintable() and len(n) <= 100), None) if len(names) == 1 else None
+    )
     return out
 
 
@@ -98,8 +108,12 @@ def _operation(out: Records, here: Interval, args: dict) -> None:
     number, origin = args.get("Sequence number"), args.get("Fwd thread id")
     numbered = isinstance(number, int) and isinstance(origin, int)
     if here.name.startswith(BACKWARD):
-        out.backward.append((here, (origin, number) if numbered and "AccumulateGrad" not in here.name else None))
-    elif numbered and number >= 0 and origin == 0:       # of what a backward calls, `origin` is the thread of its forward
+        out.backward.append(
+            (here, (origin, number) if numbered and "AccumulateGrad" not in here.name else None)
+        )
+    elif (
+        numbered and number >= 0 and origin == 0
+    ):  # of what a backward calls, `origin` is the thread of its forward
         key = (here.thread, number)
         if key not in out.forward or here.start > out.forward[key].start:
             out.forward[key] = here

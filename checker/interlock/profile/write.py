@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ..program.ir import Size
-from .data import FORMAT, LOGITS, SIZES, TIMES, LayerProfile, Profile
+from interlock.profile.data import FORMAT, LOGITS, SIZES, TIMES, LayerProfile, Profile
+from interlock.program.ir import Size
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"'}
 
 
 def text(profile: Profile, notes: tuple[str, ...] = ()) -> str:
     """`notes`: lines of a comment at the head of the file."""
-    lines = [*(f"# {note}" for note in notes), "# Times are nanoseconds (medians; spread: from the lower to the upper quartile), sizes bytes.",
-             f'format = "{FORMAT}"']
+    lines = [
+        *(f"# {note}" for note in notes),
+        "# Times are nanoseconds (medians; spread: from the lower to the upper quartile), sizes bytes.",
+        f'format = "{FORMAT}"',
+    ]
     told = {k: v for k, v in asdict(profile.measured).items() if v is not None}
     if told:
         lines += ["", "[measured]", *(f"{k} = {_value(v)}" for k, v in told.items())]

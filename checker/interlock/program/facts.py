@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from .footprint import Footprint, footprint
-from .ir import COMPUTE, TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program
+from interlock.program.footprint import Footprint, footprint
+from interlock.program.ir import COMPUTE, TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program
 
 
 def _members(kinds) -> np.ndarray:
@@ -107,8 +107,16 @@ class Facts:
     @cached_property
     def _all_placed(self) -> bool:
         """The usual case, in a few passes: compute operations alone, every microbatch visits every stage, and each is where it belongs."""
-        return bool(self.n and self.M and HAS_MICROBATCH[self.kind].all() and min(self.stage.min(), self.mb.min()) >= 0 and self.stage.max() < self.S
-                    and self.mb.max() < self.M and self.footprint.on_path.all() and (self.rank_at(self.stage, self.mb) == self.rank).all())
+        return bool(
+            self.n
+            and self.M
+            and HAS_MICROBATCH[self.kind].all()
+            and min(self.stage.min(), self.mb.min()) >= 0
+            and self.stage.max() < self.S
+            and self.mb.max() < self.M
+            and self.footprint.on_path.all()
+            and (self.rank_at(self.stage, self.mb) == self.rank).all()
+        )
 
     @cached_property
     def place(self) -> np.ndarray:
@@ -142,7 +150,11 @@ class Facts:
         """First row of each (stage, microbatch) among the placed rows of a kind, or among those `anywhere`; -1: none. Index stage * M + mb."""
         table = np.full(self.S * self.M, -1, dtype=np.int64)
         of_kind = self.kind == kind
-        rows = np.flatnonzero(of_kind if self._all_placed else of_kind & (self.stage_ok & self.mb_ok if anywhere else self.placed))[::-1]
+        rows = np.flatnonzero(
+            of_kind
+            if self._all_placed
+            else of_kind & (self.stage_ok & self.mb_ok if anywhere else self.placed)
+        )[::-1]
         table[self.place.take(rows)] = rows
         return table
 
@@ -150,7 +162,13 @@ class Facts:
     def listed(self) -> dict[Kind, np.ndarray]:
         """First rows of the compute kinds, on whatever rank: what counts as listed (IL302, IL305, IL601)."""
         if (self.rank_ok | ~IS_COMPUTE[self.kind]).all():
-            return {Kind.F: self.first_F, Kind.B: self.first_B, Kind.I: self.first_I, Kind.W: self.first_W, Kind.LOSS: self.first_LOSS}
+            return {
+                Kind.F: self.first_F,
+                Kind.B: self.first_B,
+                Kind.I: self.first_I,
+                Kind.W: self.first_W,
+                Kind.LOSS: self.first_LOSS,
+            }
         return {k: self.first(k, anywhere=True) for k in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.LOSS)}
 
     @cached_property
@@ -161,7 +179,11 @@ class Facts:
     def first_X(self):
         if not (self.kind == Kind.I).any():
             return self.first_B
-        return np.where(self.first_I >= 0, self.first_I, self.first_B) if (self.kind == Kind.B).any() else self.first_I
+        return (
+            np.where(self.first_I >= 0, self.first_I, self.first_B)
+            if (self.kind == Kind.B).any()
+            else self.first_I
+        )
 
     @cached_property
     def first_I(self):
@@ -181,8 +203,8 @@ class Facts:
 
     def on_rank(self, rows: np.ndarray, rank: int) -> np.ndarray:
         """Those of the ascending rows that lie on one rank."""
-        a, b = self.program.order.start[rank:rank + 2]
-        return rows[np.searchsorted(rows, a):np.searchsorted(rows, b)]
+        a, b = self.program.order.start[rank : rank + 2]
+        return rows[np.searchsorted(rows, a) : np.searchsorted(rows, b)]
 
     def neighbour(self, table: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """prev or next (a footprint table) of each row's stage; -1: none."""
@@ -216,8 +238,11 @@ class Facts:
         if not parts:
             empty = np.empty(0, dtype=np.int64)
             return Edges(empty, empty, empty)
-        return Edges(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]),
-                     np.concatenate([np.full(len(p[0]), p[2]) for p in parts]))
+        return Edges(
+            np.concatenate([p[0] for p in parts]),
+            np.concatenate([p[1] for p in parts]),
+            np.concatenate([np.full(len(p[0]), p[2]) for p in parts]),
+        )
 
     @cached_property
     def overlap_head(self) -> np.ndarray:
@@ -248,7 +273,9 @@ def occurrence(key: np.ndarray) -> np.ndarray:
     """For each element the number of equal elements before it."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(key) else np.empty(0, dtype=np.int64)
+    starts = (
+        np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(key) else np.empty(0, dtype=np.int64)
+    )
     counts = np.arange(len(key)) - np.repeat(starts, np.diff(np.r_[starts, len(key)]))
     out = np.empty(len(key), dtype=np.int64)
     out[order] = counts

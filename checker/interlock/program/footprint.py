@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .ir import Layer, Program
+from interlock.program.ir import Layer, Program
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def footprint(program: Program) -> Footprint:
         next_[c, path[:-1]] = path[1:]
     for answer in (cross, back, iwork, wwork):
         answer &= on_path
-    reduce = np.array([trainable[s.first:s.last].any() for s in stages], dtype=bool)
+    reduce = np.array([trainable[s.first : s.last].any() for s in stages], dtype=bool)
     return Footprint(of, present, present & upto, on_path, prev, next_, cross, back, iwork, wwork, reduce)
 
 
@@ -86,4 +86,5 @@ def _presence(program: Program) -> tuple[np.ndarray, np.ndarray]:
 def with_trainable(layers: tuple[Layer, ...], trainable) -> tuple[Layer, ...]:
     """The same layers with other trainable bits."""
     from dataclasses import replace
+
     return tuple(replace(l, trainable=bool(t)) for l, t in zip(layers, trainable, strict=True))

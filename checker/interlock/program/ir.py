@@ -9,14 +9,30 @@ import numpy as np
 
 
 class Kind(IntEnum):
-    F = 0; B = 1; I = 2; W = 3; LOSS = 4
-    SEND_F = 5; RECV_F = 6; SEND_B = 7; RECV_B = 8
-    WAIT_F = 9; WAIT_B = 10
-    SEND = 11; RECV = 12; WAIT = 13; FREE = 14
-    REDUCE = 15; REDUCE_DATA = 16; REDUCE_TIE = 17
-    COLL = 18; INIT = 19
-    ZERO = 20; STEP = 21
-    UNSHARD = 22; RESHARD = 23
+    F = 0
+    B = 1
+    I = 2
+    W = 3
+    LOSS = 4
+    SEND_F = 5
+    RECV_F = 6
+    SEND_B = 7
+    RECV_B = 8
+    WAIT_F = 9
+    WAIT_B = 10
+    SEND = 11
+    RECV = 12
+    WAIT = 13
+    FREE = 14
+    REDUCE = 15
+    REDUCE_DATA = 16
+    REDUCE_TIE = 17
+    COLL = 18
+    INIT = 19
+    ZERO = 20
+    STEP = 21
+    UNSHARD = 22
+    RESHARD = 23
 
 
 COMPUTE = frozenset({Kind.F, Kind.B, Kind.I, Kind.W, Kind.LOSS})
@@ -91,7 +107,7 @@ class Memory:
 class Order:
     """Columns of all operations; rank r owns rows start[r] .. start[r+1]-1. -1 means absent, comm 0 is the default.
 
-    `at` and `width` give each operation's place in the sources (characters, language/source.py); -1: none.
+    `at` and `width` give each operation's place in the sources (characters, text/source.py); -1: none.
     """
 
     start: np.ndarray
@@ -116,13 +132,13 @@ class Program:
     layers: tuple[Layer, ...]
     stages: tuple[Stage, ...]
     order: Order
-    images: tuple[int, ...] = ()                                # one a microbatch; () is 1 for all
+    images: tuple[int, ...] = ()  # one a microbatch; () is 1 for all
     modalities: dict[str, frozenset[int]] = field(default_factory=dict)
-    inserted: bool = False                                      # transfers: inserted or written
+    inserted: bool = False  # transfers: inserted or written
     reductions_inserted: bool = False
     fragment: bool = False
     placeholders: bool = False
-    communicators: tuple[Communicator, ...] = ()                # [0] is the default, all ranks
+    communicators: tuple[Communicator, ...] = ()  # [0] is the default, all ranks
     ties: tuple[Tie, ...] = ()
     memory: Memory | None = None
     names: tuple[str, ...] = ()
@@ -172,23 +188,42 @@ class Program:
         size = lambda s: [s.fixed, s.per_image]
         return {
             "format": "interlock.program/1",
-            "ranks": self.ranks, "microbatches": self.microbatches,
-            "layers": [{"name": l.name, "trainable": l.trainable, "modality": l.modality, "weights": l.weights,
-                        "activation": size(l.activation), "until_weight": size(l.until_weight),
-                        "output": size(l.output), "workspace": size(l.workspace)}
-                       | ({"recompute": True} if l.recompute else {}) for l in self.layers],
-            "stages": [{"region": s.region, "layers": [s.first, s.last]}
-                       | ({"owner": list(s.owner)} if s.replicated else {"rank": s.rank}) for s in self.stages],
+            "ranks": self.ranks,
+            "microbatches": self.microbatches,
+            "layers": [
+                {
+                    "name": l.name,
+                    "trainable": l.trainable,
+                    "modality": l.modality,
+                    "weights": l.weights,
+                    "activation": size(l.activation),
+                    "until_weight": size(l.until_weight),
+                    "output": size(l.output),
+                    "workspace": size(l.workspace),
+                }
+                | ({"recompute": True} if l.recompute else {})
+                for l in self.layers
+            ],
+            "stages": [
+                {"region": s.region, "layers": [s.first, s.last]}
+                | ({"owner": list(s.owner)} if s.replicated else {"rank": s.rank})
+                for s in self.stages
+            ],
             "images": list(self.images),
             "modalities": {k: sorted(v) for k, v in sorted(self.modalities.items())},
             "transfers": "inserted" if self.inserted else "written",
             "reductions": "inserted" if self.reductions_inserted else "written",
-            "fragment": self.fragment, "placeholders": self.placeholders,
+            "fragment": self.fragment,
+            "placeholders": self.placeholders,
             "communicators": [{"name": c.name, "ranks": list(c.ranks)} for c in self.communicators],
             "ties": [{"name": t.name, "stages": list(t.stages), "comm": t.comm} for t in self.ties],
-            "memory": None if self.memory is None else {
+            "memory": None
+            if self.memory is None
+            else {
                 "capacity": list(self.memory.capacity),
-                "gradient": list(self.memory.gradient), "optimizer": list(self.memory.optimizer)},
+                "gradient": list(self.memory.gradient),
+                "optimizer": list(self.memory.optimizer),
+            },
             "names": list(self.names),
             "kinds": [k.name for k in Kind],
             "order": {"start": o.start.tolist()} | {c: _column(getattr(o, c)) for c in COLUMNS},
@@ -219,8 +254,19 @@ class OrderBuilder:
         self._launch += 1
         return self._launch - 1
 
-    def op(self, kind: Kind, stage: int = -1, mb: int = -1, *, peer: int = -1, name: int = -1, comm: int = 0,
-           launch: int = -1, at: int = -1, width: int = 0) -> None:
+    def op(
+        self,
+        kind: Kind,
+        stage: int = -1,
+        mb: int = -1,
+        *,
+        peer: int = -1,
+        name: int = -1,
+        comm: int = 0,
+        launch: int = -1,
+        at: int = -1,
+        width: int = 0,
+    ) -> None:
         self._rows.append((kind, stage, mb, peer, name, comm, launch, at, width))
         self._n += 1
 
@@ -228,8 +274,20 @@ class OrderBuilder:
         """Adds a block of compute operations: arrays of equal length, or one value for all."""
         self._flush()
         n = len(kind)
-        block = {"kind": kind, "stage": stage, "mb": mb, "peer": -1, "name": -1, "comm": 0, "launch": launch, "at": at, "width": width}
-        self._blocks.append({k: np.broadcast_to(np.asarray(v, dtype=np.int64), (n,)) for k, v in block.items()})
+        block = {
+            "kind": kind,
+            "stage": stage,
+            "mb": mb,
+            "peer": -1,
+            "name": -1,
+            "comm": 0,
+            "launch": launch,
+            "at": at,
+            "width": width,
+        }
+        self._blocks.append(
+            {k: np.broadcast_to(np.asarray(v, dtype=np.int64), (n,)) for k, v in block.items()}
+        )
         self._n += n
 
     def end_rank(self) -> None:
@@ -243,9 +301,16 @@ class OrderBuilder:
 
     def build(self) -> Order:
         self._flush()
+
         def column(key, dtype):
             if not self._blocks:
                 return np.empty(0, dtype=dtype)
             return np.concatenate([b[key] for b in self._blocks]).astype(dtype)
-        return Order(np.array(self._start, dtype=np.int64), column("kind", np.uint8),
-                     *(column(k, np.int32) for k in COLUMNS[1:]), column("at", np.int64), column("width", np.int32))
+
+        return Order(
+            np.array(self._start, dtype=np.int64),
+            column("kind", np.uint8),
+            *(column(k, np.int32) for k in COLUMNS[1:]),
+            column("at", np.int64),
+            column("width", np.int32),
+        )

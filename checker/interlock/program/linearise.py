@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .facts import Facts
+from interlock.program.facts import Facts
 
 PLAIN, OVERLAP, COLLECTIVE, NOTHING = range(4)
-MANY_RANKS = 128                                 # from here on a wave over the ranks is faster than a walk along each
-FEW = 32                                         # rows that go on in a wave, on average, below which it is slower
+MANY_RANKS = 128  # from here on a wave over the ranks is faster than a walk along each
+FEW = 32  # rows that go on in a wave, on average, below which it is slower
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,11 @@ class Times:
 def compute_times(facts: Facts) -> Times:
     """Linear in rows. Asks that no row needs a later row of its own rank (IL301) and that collectives agree (IL404)."""
     sort, need = _sorts(facts), _needs(facts)
-    if facts.program.ranks >= MANY_RANKS and not sort.any() and (times := _wave(need, facts.program.order.start)) is not None:
+    if (
+        facts.program.ranks >= MANY_RANKS
+        and not sort.any()
+        and (times := _wave(need, facts.program.order.start)) is not None
+    ):
         return times
     sort, need = sort.tolist(), need.tolist()
     position, end = facts.program.order.start[:-1].tolist(), facts.program.order.start[1:].tolist()
@@ -40,8 +44,8 @@ def compute_times(facts: Facts) -> Times:
     members = np.bincount(event).tolist() if len(event) else []
     time = [-1] * facts.n
     clock = [-1] * facts.program.ranks
-    waiting: dict[int, list[int]] = {}               # row -> ranks that wait for it
-    coming: dict[int, list[tuple[int, int]]] = {}    # collective -> (rank, row) of the members that came
+    waiting: dict[int, list[int]] = {}  # row -> ranks that wait for it
+    coming: dict[int, list[tuple[int, int]]] = {}  # collective -> (rank, row) of the members that came
     ready = list(range(facts.program.ranks))[::-1]
 
     while ready:
@@ -58,8 +62,7 @@ def compute_times(facts: Facts) -> Times:
                         if done < 0:
                             blocked = other
                             break
-                        if done > now:
-                            now = done
+                        now = max(now, done)
                 if blocked >= 0:
                     now = clock[r]
                     waiting.setdefault(blocked, []).append(r)
@@ -94,7 +97,7 @@ def _wave(need: np.ndarray, start: np.ndarray) -> Times | None:
     """Of plain rows alone: one row of every rank that can go on, again and again. None where too few can for this to be fast."""
     n, place, last = len(need), start[:-1].astype(np.int64), start[1:].astype(np.int64)
     time = np.full(n + 1, -2, dtype=np.int64)
-    time[n] = -1                                 # the end of a need that is none
+    time[n] = -1  # the end of a need that is none
     need, clock = np.where(need >= 0, need, n), np.full(len(place), -1, dtype=np.int64)
     going = np.flatnonzero(place < last)
     waves = ran = 0

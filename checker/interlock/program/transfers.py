@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .facts import IS_COMPUTE, Facts
-from .ir import Kind, Layer, Order, Program
-from .linearise import Times, compute_times
+from interlock.program.facts import IS_COMPUTE, Facts
+from interlock.program.ir import Kind, Layer, Order, Program
+from interlock.program.linearise import Times, compute_times
 
 _COLUMNS = ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")
 
@@ -48,7 +48,7 @@ def _moments(facts: Facts, times: Times) -> np.ndarray:
     """The place of each row in the linearisation by (time, rank); a row without an event shares its predecessor's."""
     time = times.time.copy()
     for r in range(facts.program.ranks):
-        a, b = facts.program.order.start[r:r + 2]
+        a, b = facts.program.order.start[r : r + 2]
         np.maximum.accumulate(time[a:b], out=time[a:b])
     return (time + 1) * facts.program.ranks + facts.rank
 
@@ -61,8 +61,12 @@ class _Gaps:
 
     def add(self, rank, gap, moment, turn, kind, stage, mb, comm=0, name=-1):
         n = len(rank)
-        fields = dict(rank=rank, gap=gap, moment=moment, turn=turn, kind=kind, stage=stage, mb=mb, comm=comm, name=name)
-        self.parts.append({k: np.broadcast_to(np.asarray(v, dtype=np.int64), (n,)) for k, v in fields.items()})
+        fields = dict(
+            rank=rank, gap=gap, moment=moment, turn=turn, kind=kind, stage=stage, mb=mb, comm=comm, name=name
+        )
+        self.parts.append(
+            {k: np.broadcast_to(np.asarray(v, dtype=np.int64), (n,)) for k, v in fields.items()}
+        )
 
     def merge(self, order: Order) -> Order:
         n, ranks = len(order), len(order.start) - 1
@@ -86,7 +90,7 @@ class _Gaps:
         return Order(start.astype(np.int64), *(columns[c] for c in _COLUMNS))
 
 
-_AT_ONCE = np.iinfo(np.int64).min // 2                # before all else that is put into a gap
+_AT_ONCE = np.iinfo(np.int64).min // 2  # before all else that is put into a gap
 
 
 def _legs(facts: Facts, key: np.ndarray, gaps: _Gaps, comm_of, late: Late | None) -> None:
@@ -100,7 +104,7 @@ def _legs(facts: Facts, key: np.ndarray, gaps: _Gaps, comm_of, late: Late | None
     # directly before the consumer; on the sender, before its first row of the consumer's time or later
     time, ranks = moment - moment % facts.program.ranks, facts.program.ranks
     before = _first_row_at(facts, key, src, time)
-    boundary = np.where(forward, facts.stage[src], facts.stage[dst])     # the stage left of the boundary
+    boundary = np.where(forward, facts.stage[src], facts.stage[dst])  # the stage left of the boundary
     comm, turn = comms[boundary], np.where(forward, 0, 3)
     kind = lambda f, b: np.where(forward, int(f), int(b))
     stage, mb = facts.stage, facts.mb
@@ -108,14 +112,24 @@ def _legs(facts: Facts, key: np.ndarray, gaps: _Gaps, comm_of, late: Late | None
     if late is not None:
         seam = boundary == late.stage
         comm = np.where(seam, np.where(forward, late.forward, late.backward), comm)
-        leaves, leaves_at = np.where(seam, _end_of(facts, src) + 1, before), np.where(seam, _AT_ONCE + key[src], moment)
-        ends, ends_at = np.where(seam, _first_row_at(facts, key, src, time + ranks), before), np.where(seam, time + ranks - 1, moment)
+        leaves, leaves_at = (
+            np.where(seam, _end_of(facts, src) + 1, before),
+            np.where(seam, _AT_ONCE + key[src], moment),
+        )
+        ends, ends_at = (
+            np.where(seam, _first_row_at(facts, key, src, time + ranks), before),
+            np.where(seam, time + ranks - 1, moment),
+        )
         posted = seam & forward & late.posted
         comes = np.where(posted, facts.program.order.start[facts.rank[dst]], head)
         comes_at = np.where(posted, _AT_ONCE + moment, np.where(seam, time + ranks, moment))
-    gaps.add(facts.rank[src], leaves, leaves_at, turn, kind(Kind.SEND_F, Kind.SEND_B), stage[src], mb[src], comm)
+    gaps.add(
+        facts.rank[src], leaves, leaves_at, turn, kind(Kind.SEND_F, Kind.SEND_B), stage[src], mb[src], comm
+    )
     gaps.add(facts.rank[src], ends, ends_at, turn + 1, kind(Kind.WAIT_F, Kind.WAIT_B), stage[src], mb[src])
-    gaps.add(facts.rank[dst], comes, comes_at, turn + 2, kind(Kind.RECV_F, Kind.RECV_B), stage[dst], mb[dst], comm)
+    gaps.add(
+        facts.rank[dst], comes, comes_at, turn + 2, kind(Kind.RECV_F, Kind.RECV_B), stage[dst], mb[dst], comm
+    )
 
 
 def _first_row_at(facts: Facts, key: np.ndarray, rows: np.ndarray, moment: np.ndarray) -> np.ndarray:
@@ -123,7 +137,7 @@ def _first_row_at(facts: Facts, key: np.ndarray, rows: np.ndarray, moment: np.nd
     out = np.empty(len(rows), dtype=np.int64)
     for r in range(facts.program.ranks):
         mine = facts.rank[rows] == r
-        a, b = facts.program.order.start[r:r + 2]
+        a, b = facts.program.order.start[r : r + 2]
         out[mine] = a + np.searchsorted(key[a:b], moment[mine], side="left")
     return out
 
@@ -140,11 +154,21 @@ def _reductions(facts: Facts, gaps: _Gaps) -> None:
     late = np.iinfo(np.int64).max
     weight = np.flatnonzero(((facts.kind == Kind.W) | (facts.kind == Kind.B)) & facts.placed)
     everywhere = np.arange(program.ranks)
-    turn = len(program.ties)                                  # at the end: ties, then stages, then STEP
+    turn = len(program.ties)  # at the end: ties, then stages, then STEP
     for number, tie in enumerate(program.ties):
         ranks = tie_ranks(program, tie)
         if len(ranks) > 1 and any(fp.reduce[s] for s in tie.stages):
-            gaps.add(ranks, end[ranks], late, number, Kind.REDUCE_TIE, -1, -1, tie.comm, program.names.index(tie.name))
+            gaps.add(
+                ranks,
+                end[ranks],
+                late,
+                number,
+                Kind.REDUCE_TIE,
+                -1,
+                -1,
+                tie.comm,
+                program.names.index(tie.name),
+            )
     tied = {s for tie in program.ties for s in tie.stages}
     for s, stage in enumerate(program.stages):
         if not fp.reduce[s]:
@@ -183,24 +207,31 @@ def restrict(program: Program, layers: tuple[Layer, ...]) -> Program:
     kind = facts.kind
     stage, cls = np.clip(facts.stage, 0, max(facts.S - 1, 0)), facts.cls
     keep = facts.mb_ok.copy()
+
     def gate(kinds, answer):
         rows = np.flatnonzero(np.isin(kind, [int(k) for k in kinds]))
         keep[rows] &= answer(rows)
+
     at = lambda table: lambda rows: table[cls[rows], stage[rows]]
     gate((Kind.B, Kind.I), at(fp.back))
     gate((Kind.W,), at(fp.wwork))
     gate((Kind.SEND_B, Kind.WAIT_B), at(fp.cross))
-    gate((Kind.RECV_B,), at(fp.back))                    # cross(next) = back
+    gate((Kind.RECV_B,), at(fp.back))  # cross(next) = back
     gate((Kind.REDUCE,), lambda rows: fp.reduce[stage[rows]])
     tied = {changed.names.index(t.name): any(fp.reduce[s] for s in t.stages) for t in changed.ties}
-    gate((Kind.REDUCE_TIE,), lambda rows: np.array([tied.get(int(x), True) for x in facts.name[rows]], dtype=bool))
+    gate(
+        (Kind.REDUCE_TIE,),
+        lambda rows: np.array([tied.get(int(x), True) for x in facts.name[rows]], dtype=bool),
+    )
     passes = (kind == Kind.B) & keep
     passes[passes] = ~fp.wwork[cls[passes], stage[passes]]
     columns = {c: getattr(o, c)[keep] for c in _COLUMNS}
     columns["kind"] = np.where(passes, int(Kind.I), kind).astype(np.uint8)[keep]
     columns["launch"] = _without_lone_overlaps(columns["launch"], columns["kind"])
     kept_before = np.concatenate([[0], np.cumsum(keep)])
-    return replace(changed, order=Order(kept_before[o.start].astype(np.int64), *(columns[c] for c in _COLUMNS)))
+    return replace(
+        changed, order=Order(kept_before[o.start].astype(np.int64), *(columns[c] for c in _COLUMNS))
+    )
 
 
 def _without_lone_overlaps(launch: np.ndarray, kind: np.ndarray) -> np.ndarray:

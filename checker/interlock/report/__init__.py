@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .outcome import exit_code
-from .style import use_color
+from interlock.report.outcome import exit_code
+from interlock.report.style import use_color
 
 __all__ = ["FORMATS", "exit_code", "is_human_readable", "render", "use_color"]
 
-FORMATS = {"text": "text", "json": "json", "json-lines": "jsonlines", "concise": "concise", "sarif": "sarif", "github": "github", "junit": "junit"}
+FORMATS = {
+    "text": "text",
+    "json": "json",
+    "json-lines": "jsonlines",
+    "concise": "concise",
+    "sarif": "sarif",
+    "github": "github",
+    "junit": "junit",
+}
 _HUMAN = frozenset({"text", "concise"})
 
 
@@ -22,7 +30,16 @@ def is_human_readable(format: str) -> bool:
     return format in _HUMAN
 
 
-def render(format: str, checked, sources_of, *, unread=(), paths=(), internal: bool = False, **terminal) -> str:
+def render(
+    format: str, checked, sources_of, *, unread=(), paths=(), internal: bool = False, **terminal
+) -> str:
     """The report in one of FORMATS. `terminal`: color, width, verbose, box, for the formats that people read."""
     module = import_module(f".{FORMATS[format]}", __name__)
-    return module.render(checked, sources_of, unread=unread, paths=paths, internal=internal, **(terminal if is_human_readable(format) else {}))
+    return module.render(
+        checked,
+        sources_of,
+        unread=unread,
+        paths=paths,
+        internal=internal,
+        **(terminal if is_human_readable(format) else {}),
+    )

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..verdict import Checked
-from .items import Item, SourcesOf, items
-from .outcome import Unread, summary
-from .style import Paint, listed, safe
-from .text import verdict_line
+from interlock.check.verdict import Checked
+from interlock.report.items import Item, SourcesOf, items
+from interlock.report.outcome import Unread, summary
+from interlock.report.style import Paint, listed, safe
+from interlock.report.text import verdict_line
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False,
-           color: bool = False, width: int = 80, verbose: bool = False, box: bool = False) -> str:
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+    color: bool = False,
+    width: int = 80,
+    verbose: bool = False,
+    box: bool = False,
+) -> str:
     """No line is wrapped and none is drawn: of the options for terminals only `color` counts."""
     paint = Paint(color)
     out = [line(item, paint) for item in items(checked, sources_of, unread, paths)]
-    out += [f"{safe(u.path)}: refused as expected: {listed(sorted({d.code for d in u.diagnostics}))}" for u in unread if u.as_expected]
+    out += [
+        f"{safe(u.path)}: refused as expected: {listed(sorted({d.code for d in u.diagnostics}))}"
+        for u in unread
+        if u.as_expected
+    ]
     out += [verdict_line(c, paint) for c in checked]
     return "\n".join([*out, paint(summary(checked, unread), "bold")]) + "\n"
 

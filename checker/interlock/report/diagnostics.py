@@ -6,19 +6,21 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from ..language.diagnostics import Diagnostic, Label
-from ..language.source import Source, Sources, Span
-from ..program.ir import Program
-from ..rules.finding import Finding
-from ..rules.memory import MOMENT, show_bytes
-from .snippet import GAP, Place, lines_of
-from .style import Paint, safe
+from interlock.program.ir import Program
+from interlock.report.snippet import GAP, Place, lines_of
+from interlock.report.style import Paint, safe
+from interlock.rules.memory import MOMENT, show_bytes
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding
+from interlock.text.source import Source, Sources, Span
 
-WHOLE = "in this schedule"       # what is said at the place of a schedule, for a finding without one
-MOST_STORY = 16                  # sentences of a walk that are printed
+WHOLE = "in this schedule"  # what is said at the place of a schedule, for a finding without one
+MOST_STORY = 16  # sentences of a walk that are printed
 
 
-def of_finding(finding: Finding, program: Program | None, at: int = -1, width: int = 0, detail: tuple[str, ...] = ()) -> Diagnostic:
+def of_finding(
+    finding: Finding, program: Program | None, at: int = -1, width: int = 0, detail: tuple[str, ...] = ()
+) -> Diagnostic:
     """The finding with places in the text. Operations without one (inserted transfers) are named with rank and number instead.
 
     `at`, `width`: the place of the schedule, for a finding without any. `detail`: further lines of note.
@@ -32,8 +34,15 @@ def of_finding(finding: Finding, program: Program | None, at: int = -1, width: i
             without.append(f"{operation(program, mark.row)}{': ' if mark.label else ''}{mark.label}")
     if not labels and at >= 0:
         labels = [Label(Span(at, width), "" if without else WHOLE)]
-    return Diagnostic(finding.code, _message(finding), tuple(labels), finding.help, finding.severity.value, finding.rule,
-                      (*without, *_figures(finding, program), *story_lines(finding), *detail))
+    return Diagnostic(
+        finding.code,
+        _message(finding),
+        tuple(labels),
+        finding.help,
+        finding.severity.value,
+        finding.rule,
+        (*without, *_figures(finding, program), *story_lines(finding), *detail),
+    )
 
 
 def operation(program: Program, row: int) -> str:
@@ -52,8 +61,12 @@ def _figures(finding: Finding, program: Program | None) -> Iterator[str]:
     data = finding.data
     if "live" not in data:
         return
-    parts = [f"static {show_bytes(data['static'])}"] + [f"{x['count']} x {x['part']} {show_bytes(x['bytes'])}" for x in data["live"]]
-    when = f"while {program.show(finding.marks[0].row)} runs: " if finding.marks and program is not None else ""
+    parts = [f"static {show_bytes(data['static'])}"] + [
+        f"{x['count']} x {x['part']} {show_bytes(x['bytes'])}" for x in data["live"]
+    ]
+    when = (
+        f"while {program.show(finding.marks[0].row)} runs: " if finding.marks and program is not None else ""
+    )
     yield f"{when}{' + '.join(parts)}"
     yield f"peak {data['peak']:,} bytes, limit {data['limit']:,}: {data['excess']:,} bytes too many"
 
@@ -62,13 +75,15 @@ def story_lines(finding: Finding) -> list[str]:
     """The sentences of a walk, one for each wait; of a long walk the first ones and the last."""
     story = list(finding.data.get("story", ()))
     if len(story) > MOST_STORY:
-        story = story[:MOST_STORY - 1] + [f"... {len(story) - MOST_STORY} more waits"] + story[-1:]
+        story = story[: MOST_STORY - 1] + [f"... {len(story) - MOST_STORY} more waits"] + story[-1:]
     if story and not finding.data.get("shortest", True):
         story.append("a shorter circle may exist: the search for the shortest one was cut off")
     return story
 
 
-def render(diagnostic: Diagnostic, sources: Sources | None, path: str, *, width: int = 80, paint: Paint | None = None) -> list[str]:
+def render(
+    diagnostic: Diagnostic, sources: Sources | None, path: str, *, width: int = 80, paint: Paint | None = None
+) -> list[str]:
     """Lines in the shape of rustc. `path` names the file where there is no place."""
     paint = paint or Paint(False)
     kind = diagnostic.severity
@@ -77,7 +92,11 @@ def render(diagnostic: Diagnostic, sources: Sources | None, path: str, *, width:
     gutter = max((len(str(max(rows))) for _, rows in groups), default=1)
     for number, (source, rows) in enumerate(groups):
         where = _first(rows) if number else _primary(rows)
-        lines.append(" " * gutter + paint("-->" if number == 0 else ":::", "gutter") + f" {safe(source.name)}:{where[0]}:{where[1] + 1}")
+        lines.append(
+            " " * gutter
+            + paint("-->" if number == 0 else ":::", "gutter")
+            + f" {safe(source.name)}:{where[0]}:{where[1] + 1}"
+        )
         lines.append(" " * gutter + paint(" |", "gutter"))
         lines += _source_lines(source, rows, gutter, width, paint, kind)
     if not groups:
@@ -101,7 +120,9 @@ def _groups(diagnostic: Diagnostic, sources: Sources | None) -> list[tuple[Sourc
             continue
         offset = min(label.span.at - source.base, len(source.text))
         line, column = source.line_column(source.base + offset)
-        end = min(column - 1 + max(label.span.width, 1), max(len(source.line(line)), column))      # of many lines the first
+        end = min(
+            column - 1 + max(label.span.width, 1), max(len(source.line(line)), column)
+        )  # of many lines the first
         rows = groups.setdefault(source.base, (source, {}))[1]
         rows.setdefault(line, []).append(Place(column - 1, end, label.text, number == 0))
     return list(groups.values())
@@ -116,12 +137,14 @@ def _first(rows: Rows) -> tuple[int, int]:
     return line, min(p.first for p in rows[line])
 
 
-def _source_lines(source: Source, rows: Rows, gutter: int, width: int, paint: Paint, role: str) -> Iterator[str]:
+def _source_lines(
+    source: Source, rows: Rows, gutter: int, width: int, paint: Paint, role: str
+) -> Iterator[str]:
     room = max(width - gutter - 3, 20)
     last = None
     for line in sorted(rows):
         if last is not None and line == last + 2:
-            plain, = list(lines_of(source.line(last + 1), [], room, paint, role))[:1]
+            (plain,) = list(lines_of(source.line(last + 1), [], room, paint, role))[:1]
             yield f"{paint(f'{last + 1:>{gutter}} |', 'gutter')} {plain}".rstrip()
         elif last is not None and line > last + 2:
             yield paint(GAP, "gutter")
@@ -137,7 +160,10 @@ def _equals(word: str, text: str, gutter: int, width: int, paint: Paint) -> list
     lead = " " * (gutter + 1)
     indent = len(lead) + len(word) + 4
     lines = wrapped(text, width - indent)
-    return [f"{lead}{paint('=', 'gutter')} {paint(word, word)}: {lines[0]}", *(" " * indent + line for line in lines[1:])]
+    return [
+        f"{lead}{paint('=', 'gutter')} {paint(word, word)}: {lines[0]}",
+        *(" " * indent + line for line in lines[1:]),
+    ]
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .. import resources
+from interlock.text import resources
 
 WIDTH = 96
 FAMILIES = {
@@ -138,9 +138,11 @@ def _part(part: str | Block) -> str:
             return body
         what = " (PyTorch CSV)" if part.language == "csv" else ""
         return f"{_LABELS[part.shows]}{what}:\n\n{body}"
-    if re.match(r" *([*|-]|\d+\.) ", part):                     # a list or a table: its lines as they are
+    if re.match(r" *([*|-]|\d+\.) ", part):  # a list or a table: its lines as they are
         return "\n".join(plain(line) for line in part.splitlines())
-    return textwrap.fill(" ".join(plain(part).splitlines()), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        " ".join(plain(part).splitlines()), WIDTH, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def plain(text: str) -> str:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..verdict import Checked
-from .items import Item, SourcesOf, items
-from .outcome import Unread, summary
-from .style import count, listed, safe
-from .uri import relative
+from interlock.check.verdict import Checked
+from interlock.report.items import Item, SourcesOf, items
+from interlock.report.outcome import Unread, summary
+from interlock.report.style import count, listed, safe
+from interlock.report.uri import relative
 
-MOST = 10                        # annotations of a level that GitHub keeps of one step
+MOST = 10  # annotations of a level that GitHub keeps of one step
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False) -> str:
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+) -> str:
     """The first MOST errors and warnings, a notice that counts the rest, and the counts of the run as a line that is no command."""
     out, left = [], {"error": 0, "warning": 0}
     kept = dict(left)
@@ -31,7 +38,9 @@ def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequenc
         out.insert(0, "::error title=Interlock (IL902)::internal error: not every file has a verdict")
     if any(left.values()):
         rest = listed([count(n, f"more {level}") for level, n in left.items() if n])
-        out.append(f"::notice title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}")
+        out.append(
+            f"::notice title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"
+        )
     return "\n".join([*out, summary(checked, unread)]) + "\n"
 
 
@@ -44,7 +53,9 @@ def _command(item: Item) -> str:
     if at.end_line == at.line:
         where |= {"endColumn": at.end_column}
     first, *rest = item.text.split("\n")
-    message = "\n".join([f"{file}:{at.line}:{at.column}: {item.code} {first}", *(f"  {line}" for line in rest)])
+    message = "\n".join(
+        [f"{file}:{at.line}:{at.column}: {item.code} {first}", *(f"  {line}" for line in rest)]
+    )
     return f"::{item.level} {','.join(f'{key}={_property(str(value))}' for key, value in where.items())}::{_data(message)}"
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..language.diagnostics import Diagnostic, Label
-from ..language.source import Sources, Span
-from ..verdict import Answer, Checked, Expectation, Verdict
-from . import diagnostics
-from .outcome import Shared, Unread, concerns, expected, shared
-from .style import listed
+from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.report import diagnostics
+from interlock.report.outcome import Shared, Unread, concerns, expected, shared
+from interlock.report.style import listed
+from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.source import Sources, Span
 
 SourcesOf = Callable[[str], Sources | None]
 UNDECIDED, VACUOUS, UNMET = "IL903", "IL904", "IL905"
@@ -64,11 +64,17 @@ class Item:
     def text(self) -> str:
         """The message, what the notes say, and the help, a line each."""
         d = self.diagnostic
-        where = [f"{o.label}: {o.file}:{o.line}:{o.column}" for o in (self.at, *self.others) if o.label not in ("", diagnostics.WHOLE)]
+        where = [
+            f"{o.label}: {o.file}:{o.line}:{o.column}"
+            for o in (self.at, *self.others)
+            if o.label not in ("", diagnostics.WHOLE)
+        ]
         return "\n".join([d.message, *where, *d.detail, *([f"help: {d.help}"] if d.help else [])])
 
 
-def files(checked: Sequence[Checked], unread: Sequence[Unread], paths: Sequence[str]) -> Iterator[tuple[str, list[Unread], list[Checked]]]:
+def files(
+    checked: Sequence[Checked], unread: Sequence[Unread], paths: Sequence[str]
+) -> Iterator[tuple[str, list[Unread], list[Checked]]]:
     """The files in the order they were checked, each with what kept it from being read and with its schedules."""
     found: dict[str, tuple[list[Unread], list[Checked]]] = {path: ([], []) for path in paths}
     for which, things in enumerate((unread, checked)):
@@ -77,7 +83,12 @@ def files(checked: Sequence[Checked], unread: Sequence[Unread], paths: Sequence[
     yield from ((path, *of) for path, of in found.items())
 
 
-def items(checked: Sequence[Checked], sources_of: SourcesOf, unread: Sequence[Unread] = (), paths: Sequence[str] = ()) -> Iterator[Item]:
+def items(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+) -> Iterator[Item]:
     """Of each file its input errors, then schedule by schedule: expectations not met, verdicts that say nothing, warnings, findings."""
     for path, refused, schedules in files(checked, unread, paths):
         sources = sources_of(path)
@@ -105,18 +116,38 @@ def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers or (Answer("", reason="no communication model was asked"),):
         if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not expected(c, a):
-            groups.setdefault((a.verdict, a.target, a.reason, any(f.code == "IL901" for f in a.findings)), []).append(a)
+            groups.setdefault(
+                (a.verdict, a.target, a.reason, any(f.code == "IL901" for f in a.findings)), []
+            ).append(a)
     for (verdict, target, reason, asked), answers in groups.items():
         models = tuple(a.model for a in answers if a.model)
         about = "" if not models else f" for {listed(models)}" if target else f" under {listed(models)}"
         code = VACUOUS if verdict is Verdict.VACUOUS else "IL901" if asked else UNDECIDED
-        yield models, _here(c, code, "R-REQ-1" if asked else "R-VER-1", f"{c.name}: {verdict.value}{about}: {reason}", "warning")
+        yield (
+            models,
+            _here(
+                c,
+                code,
+                "R-REQ-1" if asked else "R-VER-1",
+                f"{c.name}: {verdict.value}{about}: {reason}",
+                "warning",
+            ),
+        )
 
 
 def findings(c: Checked) -> list[Shared]:
     """Each error and warning once, errors first; not known ones, and of a verdict that is invalid as expected only what the configuration raised."""
-    loose = tuple(replace(a, findings=tuple(f for f in a.findings if f.raised)) if a.verdict is Verdict.INVALID and expected(c, a) else a for a in c.answers)
-    found = [s for s in shared(replace(c, answers=loose)) if s.finding.severity.value != "note" and not s.finding.known]
+    loose = tuple(
+        replace(a, findings=tuple(f for f in a.findings if f.raised))
+        if a.verdict is Verdict.INVALID and expected(c, a)
+        else a
+        for a in c.answers
+    )
+    found = [
+        s
+        for s in shared(replace(c, answers=loose))
+        if s.finding.severity.value != "note" and not s.finding.known
+    ]
     return sorted(found, key=lambda s: not s.finding.is_error)
 
 
@@ -133,7 +164,11 @@ def diagnostic(s: Shared, c: Checked) -> Diagnostic:
 
 
 def expectation(e: Expectation) -> str:
-    return e.verdict.value + (f" {e.code}" if e.code else "") + (f" under {', '.join(e.models)}" if e.models else "")
+    return (
+        e.verdict.value
+        + (f" {e.code}" if e.code else "")
+        + (f" under {', '.join(e.models)}" if e.models else "")
+    )
 
 
 def unmet(c: Checked, e: Expectation) -> str:
@@ -142,13 +177,17 @@ def unmet(c: Checked, e: Expectation) -> str:
     for a in c.answers:
         if concerns(e, a):
             codes = error_codes(a)
-            found.setdefault(a.verdict.value + (f" ({', '.join(codes)})" if codes else ""), []).append(a.model)
+            found.setdefault(a.verdict.value + (f" ({', '.join(codes)})" if codes else ""), []).append(
+                a.model
+            )
     if not found:
         return f"expected {expectation(e)}, which was not asked"
     if e.verdict is Verdict.UNKNOWN and set(found) == {"unknown"}:
         return "expected unknown, found unknown: an unknown never passes"
     one = len(found) == 1
-    return f"expected {expectation(e)}, found " + listed(v if one else f"{v} under {', '.join(models)}" for v, models in found.items())
+    return f"expected {expectation(e)}, found " + listed(
+        v if one else f"{v} under {', '.join(models)}" for v, models in found.items()
+    )
 
 
 def error_codes(a: Answer) -> tuple[str, ...]:
@@ -163,7 +202,14 @@ def _here(c: Checked, code: str, rule: str, message: str, severity: str = "error
     return Diagnostic(code, message, labels, "", severity, rule)
 
 
-def _item(path: str, d: Diagnostic, sources: Sources | None, c: Checked | None = None, models: Sequence[str] = (), s: Shared | None = None) -> Item:
+def _item(
+    path: str,
+    d: Diagnostic,
+    sources: Sources | None,
+    c: Checked | None = None,
+    models: Sequence[str] = (),
+    s: Shared | None = None,
+) -> Item:
     places = [p for p in (position(sources, l.span, l.text) for l in d.labels) if p is not None]
     own = [p for p in places if not p.standard or p.file == path]
     here = position(sources, Span(c.at, c.width)) if c is not None and c.at >= 0 else None

@@ -10,41 +10,63 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__
-from ..language.diagnostics import Diagnostic
-from ..language.source import Sources
-from ..program.ir import Program
-from ..rules.finding import Finding
-from ..verdict import Answer, Checked, Expectation
-from .items import SourcesOf, files
-from .outcome import OUTCOMES, Unread, counts, exit_code, expected, outcome
+from interlock import __version__
+from interlock.check.verdict import Answer, Checked, Expectation
+from interlock.program.ir import Program
+from interlock.report.items import SourcesOf, files
+from interlock.report.outcome import OUTCOMES, Unread, counts, exit_code, expected, outcome
+from interlock.text.diagnostics import Diagnostic
+from interlock.text.finding import Finding
+from interlock.text.source import Sources
 
 FORMAT = "interlock.report/1"
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False) -> str:
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+) -> str:
     """Lines and columns count from 1, columns in characters, `end_column` is the first one after; operations count from 1 along their rank.
 
     `files` are in the order they were checked; those that could not be read have `errors` and no schedules. Schema: spec/report.schema.json.
     """
-    of = [{
-        "path": path, "as_expected": all(u.as_expected for u in refused) if refused else None,
-        "errors": [diagnostic(d, sources_of(path), path) for u in refused for d in u.diagnostics],
-        "schedules": [schedule(c, sources_of(path)) for c in schedules],
-    } for path, refused, schedules in files(checked, unread, paths)]
-    report = {"format": FORMAT, "interlock": __version__, "files": of, "summary": summary(checked, unread, len(of)), "exit_code": exit_code(checked, unread, internal)}
+    of = [
+        {
+            "path": path,
+            "as_expected": all(u.as_expected for u in refused) if refused else None,
+            "errors": [diagnostic(d, sources_of(path), path) for u in refused for d in u.diagnostics],
+            "schedules": [schedule(c, sources_of(path)) for c in schedules],
+        }
+        for path, refused, schedules in files(checked, unread, paths)
+    ]
+    report = {
+        "format": FORMAT,
+        "interlock": __version__,
+        "files": of,
+        "summary": summary(checked, unread, len(of)),
+        "exit_code": exit_code(checked, unread, internal),
+    }
     return json.dumps(plain(report), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def summary(checked: Sequence[Checked], unread: Sequence[Unread], files: int) -> dict:
     found = counts(checked)
-    return {"files": files, "schedules": len(checked), "not readable": sum(not u.as_expected for u in unread),
-            "refused as expected": sum(u.as_expected for u in unread)} | {o: found[o] for o in OUTCOMES}
+    return {
+        "files": files,
+        "schedules": len(checked),
+        "not readable": sum(not u.as_expected for u in unread),
+        "refused as expected": sum(u.as_expected for u in unread),
+    } | {o: found[o] for o in OUTCOMES}
 
 
 def schedule(c: Checked, sources: Sources | None) -> dict:
     return {
-        "name": c.name, **judged(c, sources),
+        "name": c.name,
+        **judged(c, sources),
         "answers": [answer(c, a, sources) for a in c.answers],
         "expectations": [expectation(e) for e in c.expectations],
         "warnings": [diagnostic(d, sources, c.path) for d in c.warnings],
@@ -54,13 +76,28 @@ def schedule(c: Checked, sources: Sources | None) -> dict:
 
 def judged(c: Checked, sources: Sources | None) -> dict:
     """What a schedule comes to."""
-    return {"place": place(c.at, c.width, sources, c.path), "verdict": c.verdict, "outcome": outcome(c), "excused": c.excused,
-            "waived": [{"code": w.code, "message": w.message, "reason": w.reason, "place": place(w.at, w.width, sources, c.path)} for w in c.waived]}
+    return {
+        "place": place(c.at, c.width, sources, c.path),
+        "verdict": c.verdict,
+        "outcome": outcome(c),
+        "excused": c.excused,
+        "waived": [
+            {
+                "code": w.code,
+                "message": w.message,
+                "reason": w.reason,
+                "place": place(w.at, w.width, sources, c.path),
+            }
+            for w in c.waived
+        ],
+    }
 
 
 def answer(c: Checked, a: Answer, sources: Sources | None) -> dict:
     return {
-        "target" if a.target else "model": a.model, "verdict": a.verdict, "as_expected": expected(c, a),
+        "target" if a.target else "model": a.model,
+        "verdict": a.verdict,
+        "as_expected": expected(c, a),
         "reason": a.reason if a.verdict.value in ("unknown", "vacuous") else None,
         "claims": [claim.get("claim") for document in a.certificates for claim in document.get("claims", ())],
         "replayed": a.replay is not None,
@@ -70,10 +107,17 @@ def answer(c: Checked, a: Answer, sources: Sources | None) -> dict:
 
 def finding(f: Finding, program: Program | None, sources: Sources | None, path: str) -> dict:
     return {
-        "code": f.code, "rule": f.rule, "severity": f.severity, "message": f.message, "help": f.help or None, "rank": f.rank,
+        "code": f.code,
+        "rule": f.rule,
+        "severity": f.severity,
+        "message": f.message,
+        "help": f.help or None,
+        "rank": f.rank,
         "places": [_mark(m.row, m.label, program, sources, path) for m in f.marks],
         "walk": [[list(a), reason, list(b)] for a, reason, b in f.walk],
-        "figures": f.data, "raised": f.raised, "known": f.known,
+        "figures": f.data,
+        "raised": f.raised,
+        "known": f.known,
     }
 
 
@@ -82,7 +126,12 @@ def _mark(row: int, label: str, program: Program | None, sources: Sources | None
     if program is not None:
         at, width = int(program.order.at[row]), int(program.order.width[row])
         rank = program.rank_of(row)
-        about = {"operation": program.show(row), "rank": rank, "number": row - int(program.order.start[rank]) + 1, "row": row}
+        about = {
+            "operation": program.show(row),
+            "rank": rank,
+            "number": row - int(program.order.start[rank]) + 1,
+            "row": row,
+        }
     return place(at, width, sources, path) | about | {"label": label}
 
 
@@ -92,13 +141,26 @@ def place(at: int, width: int, sources: Sources | None, path: str) -> dict:
         return {"file": path, "line": None, "column": None, "end_line": None, "end_column": None}
     line, column = source.line_column(at)
     end_line, end_column = source.line_column(at + max(width, 0))
-    return {"file": source.name, "line": line, "column": column, "end_line": end_line, "end_column": end_column}
+    return {
+        "file": source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+    }
 
 
 def diagnostic(d: Diagnostic, sources: Sources | None, path: str) -> dict:
-    return {"code": d.code, "rule": d.rule or None, "severity": d.severity, "message": d.message, "help": d.help or None,
-            "places": [place(l.span.at, l.span.width, sources, path) | {"label": l.text} for l in d.labels], "detail": list(d.detail),
-            "known": d.known}
+    return {
+        "code": d.code,
+        "rule": d.rule or None,
+        "severity": d.severity,
+        "message": d.message,
+        "help": d.help or None,
+        "places": [place(l.span.at, l.span.width, sources, path) | {"label": l.text} for l in d.labels],
+        "detail": list(d.detail),
+        "known": d.known,
+    }
 
 
 def expectation(e: Expectation) -> dict:

@@ -5,27 +5,46 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from .. import __version__
-from ..verdict import Checked
-from .items import SourcesOf, files
-from .json import answer, diagnostic, expectation, finding, judged, plain, summary
-from .outcome import Unread, exit_code
+from interlock import __version__
+from interlock.check.verdict import Checked
+from interlock.report.items import SourcesOf, files
+from interlock.report.json import answer, diagnostic, expectation, finding, judged, plain, summary
+from interlock.report.outcome import Unread, exit_code
 
 FORMAT = "interlock.report-lines/1"
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False) -> str:
-    return "".join(json.dumps(plain(line), ensure_ascii=True, allow_nan=False) + "\n" for line in lines(checked, sources_of, unread, paths, internal))
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+) -> str:
+    return "".join(
+        json.dumps(plain(line), ensure_ascii=True, allow_nan=False) + "\n"
+        for line in lines(checked, sources_of, unread, paths, internal)
+    )
 
 
-def lines(checked: Sequence[Checked], sources_of: SourcesOf, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False) -> Iterator[dict]:
+def lines(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+) -> Iterator[dict]:
     """`run`; of each file its `error`s, or of each schedule `warning`, `answer` and its `finding`s, `expectation`, `schedule`; at last `summary`."""
     yield {"kind": "run", "format": FORMAT, "interlock": __version__}
     number = 0
     for number, (path, refused, schedules) in enumerate(files(checked, unread, paths), 1):
         sources = sources_of(path)
         for u in refused:
-            yield from ({"kind": "error", "path": path, "as_expected": u.as_expected} | diagnostic(d, sources, path) for d in u.diagnostics)
+            yield from (
+                {"kind": "error", "path": path, "as_expected": u.as_expected} | diagnostic(d, sources, path)
+                for d in u.diagnostics
+            )
         for c in schedules:
             about = {"path": path, "schedule": c.name}
             yield from ({"kind": "warning"} | about | diagnostic(d, sources, path) for d in c.warnings)
@@ -34,7 +53,14 @@ def lines(checked: Sequence[Checked], sources_of: SourcesOf, unread: Sequence[Un
                 under = {key: found[key] for key in ("model", "target") if key in found}
                 del found["findings"]
                 yield {"kind": "answer"} | about | found
-                yield from ({"kind": "finding"} | about | under | finding(f, a.program, sources, path) for f in a.findings)
+                yield from (
+                    {"kind": "finding"} | about | under | finding(f, a.program, sources, path)
+                    for f in a.findings
+                )
             yield from ({"kind": "expectation"} | about | expectation(e) for e in c.expectations)
             yield {"kind": "schedule"} | about | judged(c, sources)
-    yield {"kind": "summary"} | summary(checked, unread, number) | {"exit_code": exit_code(checked, unread, internal)}
+    yield (
+        {"kind": "summary"}
+        | summary(checked, unread, number)
+        | {"exit_code": exit_code(checked, unread, internal)}
+    )

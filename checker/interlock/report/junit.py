@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from ..language.diagnostics import Diagnostic
-from ..language.source import Sources
-from ..rules.finding import Finding
-from ..verdict import Answer, Checked, Verdict
-from . import diagnostics
-from .items import UNMET, SourcesOf, expectation, files, unmet
-from .outcome import Unread, exit_code, expected
-from .style import count, safe
+from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.report import diagnostics
+from interlock.report.items import UNMET, SourcesOf, expectation, files, unmet
+from interlock.report.outcome import Unread, exit_code, expected
+from interlock.report.style import count, safe
+from interlock.text.diagnostics import Diagnostic
+from interlock.text.finding import Finding
+from interlock.text.source import Sources
 
-MOST_FINDINGS = 20               # of one case that are told in full
+MOST_FINDINGS = 20  # of one case that are told in full
 WIDTH = 100
 
 
@@ -35,11 +35,26 @@ class Case:
     seconds: float = 0.0
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False) -> str:
-    suites = [(path, [case for u in refused for case in _refused(u, sources_of(path))] + [case for c in schedules for case in _cases(c, sources_of(path))])
-              for path, refused, schedules in files(checked, unread, paths)]
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+) -> str:
+    suites = [
+        (
+            path,
+            [case for u in refused for case in _refused(u, sources_of(path))]
+            + [case for c in schedules for case in _cases(c, sources_of(path))],
+        )
+        for path, refused, schedules in files(checked, unread, paths)
+    ]
     if internal:
-        suites.append(("interlock", [Case("check", "error", "IL902", "internal error: not every file has a verdict")]))
+        suites.append(
+            ("interlock", [Case("check", "error", "IL902", "internal error: not every file has a verdict")])
+        )
     elif not any(cases for _, cases in suites) and exit_code(checked, unread):
         suites.append(("interlock", [Case("check", "error", "nothing checked", "nothing was checked")]))
     every = [case for _, cases in suites for case in cases]
@@ -85,12 +100,33 @@ def _judged(c: Checked, a: Answer, sources: Sources | None, seconds: float) -> C
     failing = [f for f in a.findings if f.is_error and not f.known and (f.raised or not hoped)]
     others = [f for f in a.findings if f not in failing]
     told = "\n\n".join([*(_of(f, c, a, sources) for f in failing[:MOST_FINDINGS]), *_more(failing)])
-    head = [f"{a.verdict.value} as expected"] if hoped and a.verdict is not Verdict.VALID else ["known: in the baseline"] if any(f.known for f in others) else []
+    head = (
+        [f"{a.verdict.value} as expected"]
+        if hoped and a.verdict is not Verdict.VALID
+        else ["known: in the baseline"]
+        if any(f.known for f in others)
+        else []
+    )
     reason = [a.reason] if a.verdict is Verdict.VACUOUS and hoped else []
-    out = "\n\n".join([*head, *reason, *(_of(f, c, a, sources) for f in others[:MOST_FINDINGS]), *_more(others),
-                       *(_told(d, sources, c.path) for d in c.warnings if d.severity != "error")])
+    out = "\n\n".join(
+        [
+            *head,
+            *reason,
+            *(_of(f, c, a, sources) for f in others[:MOST_FINDINGS]),
+            *_more(others),
+            *(_told(d, sources, c.path) for d in c.warnings if d.severity != "error"),
+        ]
+    )
     if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not hoped:
-        return Case(name, "error", a.verdict.value, f"{a.verdict.value}: {a.reason}", "\n\n".join(filter(None, (a.reason, told))), out, seconds)
+        return Case(
+            name,
+            "error",
+            a.verdict.value,
+            f"{a.verdict.value}: {a.reason}",
+            "\n\n".join(filter(None, (a.reason, told))),
+            out,
+            seconds,
+        )
     if failing:
         return Case(name, "failure", failing[0].code, failing[0].message, told, out, seconds)
     if a.verdict is Verdict.INVALID and not hoped and not a.errors:
@@ -120,7 +156,9 @@ def _totals(cases: Sequence[Case]) -> str:
 
 
 def _case(path: str, case: Case) -> Iterator[str]:
-    head = f'    <testcase classname={_attribute(path)} name={_attribute(case.name)} time="{case.seconds:.3f}"'
+    head = (
+        f'    <testcase classname={_attribute(path)} name={_attribute(case.name)} time="{case.seconds:.3f}"'
+    )
     if not case.kind and not case.out:
         yield f"{head}/>"
         return

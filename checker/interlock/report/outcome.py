@@ -6,14 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..language.diagnostics import Diagnostic
-from ..program.ir import Program
-from ..rules.finding import Finding
-from ..rules.waits import MODELS
-from ..verdict import Answer, Checked, Expectation, Verdict
-from .style import count
+from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.program.ir import Program
+from interlock.report.style import count
+from interlock.rules.waits import MODELS
+from interlock.text.diagnostics import Diagnostic
+from interlock.text.finding import Finding
 
-OUTCOMES = ("valid", "invalid as expected", "vacuous as expected", "invalid", "not as expected", "not allowed", "vacuous", "unknown")
+OUTCOMES = (
+    "valid",
+    "invalid as expected",
+    "vacuous as expected",
+    "invalid",
+    "not as expected",
+    "not allowed",
+    "vacuous",
+    "unknown",
+)
 FAILING = {"invalid": 1, "not as expected": 1, "not allowed": 1, "vacuous": 3, "unknown": 3}
 
 
@@ -33,12 +42,16 @@ def concerns(expectation: Expectation, answer: Answer) -> bool:
 def expected(checked: Checked, answer: Answer) -> bool:
     """Whether an expectation that was met names this verdict under this model. An unknown is never expected."""
     return answer.verdict is not Verdict.UNKNOWN and any(
-        e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations)
+        e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations
+    )
 
 
 def raised(checked: Checked) -> list[str]:
     """The codes of warnings and notes that the configuration makes errors."""
-    return sorted({f.code for a in checked.answers for f in a.findings if f.raised} | {d.code for d in checked.warnings if d.severity == "error"})
+    return sorted(
+        {f.code for a in checked.answers for f in a.findings if f.raised}
+        | {d.code for d in checked.warnings if d.severity == "error"}
+    )
 
 
 def outcome(checked: Checked) -> str:
@@ -81,7 +94,9 @@ def summary(checked: Sequence[Checked], unread: Sequence[Unread] = ()) -> str:
     found = counts(checked)
     refused = Counter("refused as expected" if u.as_expected else "not readable" for u in unread)
     known = Counter(outcome(c) for c in checked if c.excused)
-    parts = [f"{found[o]} {o}" + (f" ({known[o]} known)" if known[o] else "") for o in OUTCOMES if found[o]] + [f"{n} {what}" for what, n in sorted(refused.items(), reverse=True)]
+    parts = [
+        f"{found[o]} {o}" + (f" ({known[o]} known)" if known[o] else "") for o in OUTCOMES if found[o]
+    ] + [f"{n} {what}" for what, n in sorted(refused.items(), reverse=True)]
     waived = sum(len(c.waived) for c in checked)
     more = f"; {waived} waived" if waived else ""
     if any(c.excused is not None for c in checked):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 
-from .style import animate, columns, safe
+from interlock.report.style import animate, columns, safe
 
-WAIT, EVERY = 1.0, 0.1           # seconds until the line appears, and between two drawings
+WAIT, EVERY = 1.0, 0.1  # seconds until the line appears, and between two drawings
 
 
 class Progress:

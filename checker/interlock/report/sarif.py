@@ -12,29 +12,36 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .. import __version__
-from ..language.source import Sources, Span
-from ..program.facts import Facts
-from ..program.ir import Program
-from ..verdict import Checked
-from ..witness.story import name, sentences
-from ..witness.walk import row_of
-from . import diagnostics, explain
-from .items import Item, Position, SourcesOf, items, position
-from .json import plain
-from .outcome import OUTCOMES, Shared, Unread, counts, exit_code, expected, summary
-from .style import safe
-from .uri import uri
+from interlock import __version__
+from interlock.check.verdict import Checked
+from interlock.program.facts import Facts
+from interlock.program.ir import Program
+from interlock.report import diagnostics, explain
+from interlock.report.items import Item, Position, SourcesOf, items, position
+from interlock.report.json import plain
+from interlock.report.outcome import OUTCOMES, Shared, Unread, counts, exit_code, expected, summary
+from interlock.report.style import safe
+from interlock.report.uri import uri
+from interlock.text.source import Sources, Span
+from interlock.witness.story import name, sentences
+from interlock.witness.walk import row_of
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-MOST_RESULTS, SHOWN_RESULTS = 25_000, 5_000      # of a run: what GitHub takes, and what it keeps
-MOST_STEPS = 10_000                              # locations of the thread flows of one result
-MOST_RELATED = 100                               # GitHub shows no more places of one result
-MOST_BYTES = 10_000_000                          # of the file, compressed by gzip
-MOST_TEXT = 1_024                                # characters of a description
+MOST_RESULTS, SHOWN_RESULTS = 25_000, 5_000  # of a run: what GitHub takes, and what it keeps
+MOST_STEPS = 10_000  # locations of the thread flows of one result
+MOST_RELATED = 100  # GitHub shows no more places of one result
+MOST_BYTES = 10_000_000  # of the file, compressed by gzip
+MOST_TEXT = 1_024  # characters of a description
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False) -> str:
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+) -> str:
     """One run. Beyond GitHub's limits the errors come first, and a notification says what was left out."""
     seen: Counter = Counter()
     found = [_Result(item, seen) for item in items(checked, sources_of, unread, paths)]
@@ -58,35 +65,79 @@ class _Result:
         self.fingerprint = f"{digest}:{seen[item.at.file, item.code, line]}"
 
 
-def _log(found: Sequence[_Result], kept: int, checked: Sequence[Checked], sources_of: SourcesOf, unread: Sequence[Unread],
-         internal: bool) -> str:
+def _log(
+    found: Sequence[_Result],
+    kept: int,
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    unread: Sequence[Unread],
+    internal: bool,
+) -> str:
     told: list[str] = []
     if kept < len(found):
-        told.append(f"{len(found) - kept} of {len(found)} results are left out: GitHub takes {MOST_RESULTS} and {MOST_BYTES} bytes, compressed")
+        told.append(
+            f"{len(found) - kept} of {len(found)} results are left out: GitHub takes {MOST_RESULTS} and {MOST_BYTES} bytes, compressed"
+        )
     elif kept > SHOWN_RESULTS:
         told.append(f"GitHub keeps {SHOWN_RESULTS} of these {kept} results, errors first")
     rules = _rules([r.item for r in found[:kept]])
     number = {rule["id"]: i for i, rule in enumerate(rules)}
     results = [_result(r, number[r.item.code], sources_of, told) for r in found[:kept]]
-    notes = [("error", "internal error (IL902): not every file has a verdict")] * internal + [("warning", text) for text in told]
+    notes = [("error", "internal error (IL902): not every file has a verdict")] * internal + [
+        ("warning", text) for text in told
+    ]
     run = {
-        "tool": {"driver": {"name": "Interlock", "version": __version__, "semanticVersion": __version__, "rules": rules}},
+        "tool": {
+            "driver": {
+                "name": "Interlock",
+                "version": __version__,
+                "semanticVersion": __version__,
+                "rules": rules,
+            }
+        },
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": not internal, "exitCode": exit_code(checked, unread, internal),
-                         "toolExecutionNotifications": [{"level": level, "message": {"text": text}} for level, text in notes]}],
+        "invocations": [
+            {
+                "executionSuccessful": not internal,
+                "exitCode": exit_code(checked, unread, internal),
+                "toolExecutionNotifications": [
+                    {"level": level, "message": {"text": text}} for level, text in notes
+                ],
+            }
+        ],
         "results": results,
         "properties": _verdicts(checked, unread),
     }
-    return json.dumps(plain({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            plain({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}),
+            indent=1,
+            ensure_ascii=True,
+            allow_nan=False,
+        )
+        + "\n"
+    )
 
 
 def _verdicts(checked: Sequence[Checked], unread: Sequence[Unread]) -> dict:
     """What passes is no result: it stands here, as far as there is room."""
     of = counts(checked)
-    each = ({"file": uri(c.path), "schedule": safe(c.name), "target" if a.target else "model": a.model, "verdict": a.verdict, "asExpected": expected(c, a)}
-            for c in checked for a in c.answers)
-    return {"summary": summary(checked, unread), "outcomes": {o: of[o] for o in OUTCOMES if of[o]},
-            "verdicts": [v for _, v in zip(range(MOST_RESULTS), each)]}
+    each = (
+        {
+            "file": uri(c.path),
+            "schedule": safe(c.name),
+            "target" if a.target else "model": a.model,
+            "verdict": a.verdict,
+            "asExpected": expected(c, a),
+        }
+        for c in checked
+        for a in c.answers
+    )
+    return {
+        "summary": summary(checked, unread),
+        "outcomes": {o: of[o] for o in OUTCOMES if of[o]},
+        "verdicts": [v for _, v in zip(range(MOST_RESULTS), each)],
+    }
 
 
 # ---- rules ----------------------------------------------------------------------------------------
@@ -105,7 +156,11 @@ def _rules(found: Sequence[Item]) -> list[dict]:
 
 
 def _rule(code: str, level: str, s: explain.Section | None) -> dict:
-    properties = {"precision": "very-high", "problem.severity": level, "tags": ["pipeline-parallelism", explain.FAMILIES.get(code[2:3], "other")]}
+    properties = {
+        "precision": "very-high",
+        "problem.severity": level,
+        "tags": ["pipeline-parallelism", explain.FAMILIES.get(code[2:3], "other")],
+    }
     rule = {"id": code, "defaultConfiguration": {"level": level}, "properties": properties}
     if s is None:
         return rule | {key: {"text": code} for key in ("shortDescription", "fullDescription", "help")}
@@ -113,14 +168,15 @@ def _rule(code: str, level: str, s: explain.Section | None) -> dict:
     prose = next((" ".join(explain.plain(p).split()) for p in s.parts if isinstance(p, str)), title)
     return rule | {
         "name": "".join(w.capitalize() for w in re.findall(r"[A-Za-z0-9]+", title)),
-        "shortDescription": {"text": _cut(title)}, "fullDescription": {"text": _cut(prose)},
+        "shortDescription": {"text": _cut(title)},
+        "fullDescription": {"text": _cut(prose)},
         "help": {"text": explain.show(s), "markdown": explain.markdown(s)},
         "properties": properties | {"rule": s.rule},
     }
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT - 3] + "..."
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
 
 
 # ---- results --------------------------------------------------------------------------------------
@@ -129,12 +185,27 @@ def _cut(text: str) -> str:
 def _result(r: _Result, number: int, sources_of: SourcesOf, told: list[str]) -> dict:
     item = r.item
     result = {
-        "ruleId": item.code, "ruleIndex": number, "level": item.level, "message": _message(item.text),
+        "ruleId": item.code,
+        "ruleIndex": number,
+        "level": item.level,
+        "message": _message(item.text),
         "locations": [_location(item.at)],
         "partialFingerprints": {"primaryLocationLineHash": r.fingerprint},
-        "properties": {key: value for key, value in (("schedule", safe(item.schedule)), ("models", list(item.models)), ("rule", item.diagnostic.rule)) if value},
+        "properties": {
+            key: value
+            for key, value in (
+                ("schedule", safe(item.schedule)),
+                ("models", list(item.models)),
+                ("rule", item.diagnostic.rule),
+            )
+            if value
+        },
     }
-    others = [_location(p, id=i, message=p.label) for i, p in enumerate(item.others[:MOST_RELATED], 1) if not p.standard]
+    others = [
+        _location(p, id=i, message=p.label)
+        for i, p in enumerate(item.others[:MOST_RELATED], 1)
+        if not p.standard
+    ]
     if others:
         result["relatedLocations"] = others
     s = item.finding
@@ -144,10 +215,22 @@ def _result(r: _Result, number: int, sources_of: SourcesOf, told: list[str]) -> 
 
 
 def _location(p: Position, **more) -> dict:
-    location = {key: _message(value) if key == "message" else value for key, value in more.items() if value not in ("", None)}
-    return location | {"physicalLocation": {
-        "artifactLocation": {"uri": uri(p.file)},
-        "region": {"startLine": p.line, "startColumn": p.column, "endLine": p.end_line, "endColumn": p.end_column}}}
+    location = {
+        key: _message(value) if key == "message" else value
+        for key, value in more.items()
+        if value not in ("", None)
+    }
+    return location | {
+        "physicalLocation": {
+            "artifactLocation": {"uri": uri(p.file)},
+            "region": {
+                "startLine": p.line,
+                "startColumn": p.column,
+                "endLine": p.end_line,
+                "endColumn": p.end_column,
+            },
+        }
+    }
 
 
 def _message(text: str) -> dict:
@@ -162,14 +245,23 @@ def _flow(s: Shared, item: Item, sources: Sources | None, told: list[str]) -> di
     order = s.program.order
     steps = list(_steps(s.program, s))
     for row, text in steps[:MOST_STEPS]:
-        at = position(sources, Span(int(order.at[row]), int(order.width[row]))) if order.at[row] >= 0 else None
-        if at is None or at.standard:                    # inserted, or written in a standard skeleton
+        at = (
+            position(sources, Span(int(order.at[row]), int(order.width[row]))) if order.at[row] >= 0 else None
+        )
+        if at is None or at.standard:  # inserted, or written in a standard skeleton
             at, text = item.at, f"{diagnostics.operation(s.program, row)}: {text}"
         ranks.setdefault(s.program.rank_of(row), []).append({"location": _location(at, message=text)})
     if len(steps) > MOST_STEPS:
-        told.append(f"{item.code} of {safe(item.schedule)}: of its {len(steps)} places on the way {MOST_STEPS} are told")
-    return {"message": _message(item.diagnostic.message),
-            "threadFlows": [{"id": f"rank {r}", "message": {"text": f"rank {r}"}, "locations": on} for r, on in sorted(ranks.items())]}
+        told.append(
+            f"{item.code} of {safe(item.schedule)}: of its {len(steps)} places on the way {MOST_STEPS} are told"
+        )
+    return {
+        "message": _message(item.diagnostic.message),
+        "threadFlows": [
+            {"id": f"rank {r}", "message": {"text": f"rank {r}"}, "locations": on}
+            for r, on in sorted(ranks.items())
+        ],
+    }
 
 
 def _steps(program: Program, s: Shared) -> Iterator[tuple[int, str]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .style import Paint, columns, safe
+from interlock.report.style import Paint, columns, safe
 
 GAP = "..."
-CONTEXT = 24                     # columns of a long line kept to the left of a place
-LEAST = 8                        # columns shown of a place, however many there are
-HEAD = 16                        # `rank 12:` and the like is kept at the front of a long line
+CONTEXT = 24  # columns of a long line kept to the left of a place
+LEAST = 8  # columns shown of a place, however many there are
+HEAD = 16  # `rank 12:` and the like is kept at the front of a long line
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class _Drawn:
 
 def lines_of(text: str, places: list[Place], width: int, paint: Paint, role: str) -> Iterator[str]:
     """The line and what stands below it, without the gutter. `width`: columns there are for it; `role` colours primary places."""
-    shown, drawn = _display(text.rstrip("\r\n"), sorted(places, key=lambda p: (p.first, p.last, not p.primary)), width)
+    shown, drawn = _display(
+        text.rstrip("\r\n"), sorted(places, key=lambda p: (p.first, p.last, not p.primary)), width
+    )
     yield shown
     if drawn:
         yield from _below(drawn, width, lambda text, place: paint(text, role if place.primary else "note"))
@@ -47,7 +49,7 @@ def _display(text: str, places: list[Place], width: int) -> tuple[str, list[_Dra
     if len(text) > width or columns(safe(text)) > width:
         windows = _windows(text, places, width)
     out, column = [], 0
-    at: dict[int, int] = {}                              # character -> display column
+    at: dict[int, int] = {}  # character -> display column
     for number, (a, b) in enumerate(windows):
         if a > 0:
             out.append(f"{' ' if number else ''}{GAP} ")
@@ -87,7 +89,15 @@ def _parts(text: str, places: list[Place], share: int) -> list[tuple[int, int]]:
         around = max(share - extent, 0)
         left = min(around // 2, CONTEXT)
         a = _boundary(text, max(p.first - left, 0), p.first, 1)
-        parts.append((a, max(_boundary(text, min(p.first + extent + around - left, len(text)), p.first + extent, -1), p.first + extent)))
+        parts.append(
+            (
+                a,
+                max(
+                    _boundary(text, min(p.first + extent + around - left, len(text)), p.first + extent, -1),
+                    p.first + extent,
+                ),
+            )
+        )
     merged: list[tuple[int, int]] = []
     for a, b in sorted(parts):
         b = min(b, len(text))
@@ -142,7 +152,7 @@ def _carets(drawn: list[_Drawn], end: int, mark) -> str:
     """`^^^` under primary places, `---` under the others; where they overlap the primary one is seen."""
     owner: list[_Drawn | None] = [None] * end
     for p in sorted(drawn, key=lambda p: p.primary):
-        owner[p.first:p.last] = [p] * (p.last - p.first)
+        owner[p.first : p.last] = [p] * (p.last - p.first)
     out, i = "", 0
     while i < end:
         j = i

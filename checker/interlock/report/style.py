@@ -8,11 +8,26 @@ import sys
 import unicodedata
 
 ROLES = {
-    "error": "1;38;5;166", "warning": "1;38;5;178", "note": "1;38;5;74", "help": "1;38;5;36", "gutter": "38;5;67", "bold": "1", "dim": "2",
-    "valid": "1;38;5;36", "invalid": "1;38;5;166", "unknown": "1;38;5;178", "vacuous": "1;38;5;178",
-    "F": "38;5;74", "B": "38;5;208", "I": "38;5;208", "W": "38;5;36", "transfer": "38;5;175",
+    "error": "1;38;5;166",
+    "warning": "1;38;5;178",
+    "note": "1;38;5;74",
+    "help": "1;38;5;36",
+    "gutter": "38;5;67",
+    "bold": "1",
+    "dim": "2",
+    "valid": "1;38;5;36",
+    "invalid": "1;38;5;166",
+    "unknown": "1;38;5;178",
+    "vacuous": "1;38;5;178",
+    "F": "38;5;74",
+    "B": "38;5;208",
+    "I": "38;5;208",
+    "W": "38;5;36",
+    "transfer": "38;5;175",
 }
-_OPERATION = re.compile(r"\b\d+(?:(F|B|I|W)\d+|(?:SEND|RECV|WAIT)_[FB]\d+(?:@\w+)?)|\b(?:send|recv)\([^()]*\)(?:@\w+)?")
+_OPERATION = re.compile(
+    r"\b\d+(?:(F|B|I|W)\d+|(?:SEND|RECV|WAIT)_[FB]\d+(?:@\w+)?)|\b(?:send|recv)\([^()]*\)(?:@\w+)?"
+)
 
 
 def use_color(stream=None) -> bool:
@@ -83,7 +98,9 @@ def columns(text: str) -> int:
     """Columns a safe text takes: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
 
 
 def count(n: int, word: str) -> str:

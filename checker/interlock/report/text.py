@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ..language.source import Sources
-from ..verdict import Answer, Checked, Verdict
-from ..witness.lines import picture
-from . import diagnostics
-from .items import diagnostic, error_codes, expectation, unmet
-from .outcome import Shared, Unread, expected, outcome, raised, shared, summary
-from .style import Paint, count, listed, safe
+from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.report import diagnostics
+from interlock.report.items import diagnostic, error_codes, expectation, unmet
+from interlock.report.outcome import Shared, Unread, expected, outcome, raised, shared, summary
+from interlock.report.style import Paint, count, listed, safe
+from interlock.text.source import Sources
+from interlock.witness.lines import picture
 
-MOST_FINDINGS = 20               # of one schedule, unless verbose
+MOST_FINDINGS = 20  # of one schedule, unless verbose
 SourcesOf = Callable[[str], Sources | None]
 
 
-def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequence[Unread] = (), paths: Sequence[str] = (), internal: bool = False,
-           color: bool = False, width: int = 80, verbose: bool = False, box: bool = False) -> str:
+def render(
+    checked: Sequence[Checked],
+    sources_of: SourcesOf,
+    *,
+    unread: Sequence[Unread] = (),
+    paths: Sequence[str] = (),
+    internal: bool = False,
+    color: bool = False,
+    width: int = 80,
+    verbose: bool = False,
+    box: bool = False,
+) -> str:
     """`sources_of(path)`: the sources of a file. `unread`: files with input errors, told first. `box`: box-drawing characters may be used.
 
     What is invalid as expected is told in one line, unless it is all there is or `verbose`.
@@ -27,26 +37,50 @@ def render(checked: Sequence[Checked], sources_of: SourcesOf, *, unread: Sequenc
     alone = len(checked) + len(unread) == 1
     for file in unread:
         if file.as_expected:
-            blocks.append([f"{safe(file.path)}: refused as expected: {listed(sorted({d.code for d in file.diagnostics}))}"])
+            blocks.append(
+                [
+                    f"{safe(file.path)}: refused as expected: {listed(sorted({d.code for d in file.diagnostics}))}"
+                ]
+            )
         for d in () if file.as_expected and not (alone or verbose) else file.diagnostics:
             blocks.append(diagnostics.render(d, sources_of(file.path), file.path, width=width, paint=paint))
     for c in checked:
-        blocks.append(list(_schedule(c, sources_of(c.path), paint, width, verbose, verbose or alone or outcome(c) != "invalid as expected", box)))
+        blocks.append(
+            list(
+                _schedule(
+                    c,
+                    sources_of(c.path),
+                    paint,
+                    width,
+                    verbose,
+                    verbose or alone or outcome(c) != "invalid as expected",
+                    box,
+                )
+            )
+        )
     out: list[str] = []
     for previous, block in zip([[], *blocks], blocks):
         if out and (len(block) > 1 or len(previous) > 1):
-            out.append("")                               # files of one line each stand close
+            out.append("")  # files of one line each stand close
         out += block
     hint = _hint(checked, unread)
     out += ([""] if out else []) + ([hint] if hint else []) + [paint(summary(checked, unread), "bold")]
     return "\n".join(line.rstrip() for line in out) + "\n"
 
 
-def _schedule(c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, full: bool, box: bool) -> Iterator[str]:
+def _schedule(
+    c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, full: bool, box: bool
+) -> Iterator[str]:
     yield verdict_line(c, paint)
     for a in c.answers:
         if a.verdict in (Verdict.UNKNOWN, Verdict.VACUOUS):
-            under = f"for the target {a.model}: " if a.target else f"under {a.model}: " if len(c.answers) > 1 else ""
+            under = (
+                f"for the target {a.model}: "
+                if a.target
+                else f"under {a.model}: "
+                if len(c.answers) > 1
+                else ""
+            )
             yield from _indented(f"{under}{a.reason}", width)
     if not c.answers:
         yield from _indented("no communication model was asked", width)
@@ -107,9 +141,13 @@ def _figures(c: Checked) -> Iterator[str]:
 # ---- findings -------------------------------------------------------------------------------------
 
 
-def _findings(c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool) -> Iterator[str]:
-    found = sorted(shared(c, every=verbose), key=lambda s: ("error", "warning", "note").index(s.finding.severity.value))
-    if not verbose:                                      # the verdict line gives the reason of an unknown
+def _findings(
+    c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool
+) -> Iterator[str]:
+    found = sorted(
+        shared(c, every=verbose), key=lambda s: ("error", "warning", "note").index(s.finding.severity.value)
+    )
+    if not verbose:  # the verdict line gives the reason of an unknown
         found = [s for s in found if s.finding.code != "IL901"]
     for s in (s for s in found if s.finding.known):
         d = diagnostic(s, c)
@@ -137,6 +175,14 @@ def _picture(s: Shared, paint: Paint, width: int, box: bool) -> Iterator[str]:
 
 
 def _hint(checked: Sequence[Checked], unread: Sequence[Unread]) -> str:
-    codes = sorted({f.code for c in checked if outcome(c) in ("invalid", "not as expected") for a in c.answers for f in a.errors}
-                   | {d.code for u in unread for d in u.diagnostics})
+    codes = sorted(
+        {
+            f.code
+            for c in checked
+            if outcome(c) in ("invalid", "not as expected")
+            for a in c.answers
+            for f in a.errors
+        }
+        | {d.code for u in unread for d in u.diagnostics}
+    )
     return f"`interlock explain {codes[0]}` gives the rule, an example and the repair" if codes else ""

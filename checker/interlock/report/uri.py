@@ -21,4 +21,6 @@ def uri(path: str) -> str:
     """A relative reference, percent-encoded (RFC 3986); `file:` for a path outside the current folder."""
     path = relative(path)
     encoded = quote(os.fsencode(path), safe="/-._~")
-    return f"file://{encoded if encoded.startswith('/') else f'/{encoded}'}" if os.path.isabs(path) else encoded
+    return (
+        f"file://{encoded if encoded.startswith('/') else f'/{encoded}'}" if os.path.isabs(path) else encoded
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-MANY = 20                                             # findings of one rule that are worth printing
+MANY = 20  # findings of one rule that are worth printing
 
 
 def alike(rows: np.ndarray, *keys: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ..program.facts import IS_SEND, IS_TRANSFER, Facts, occurrence
-from ..program.ir import Kind
-from .alike import MANY
-from .finding import Finding, Mark
+from interlock.program.facts import IS_SEND, IS_TRANSFER, Facts, occurrence
+from interlock.program.ir import Kind
+from interlock.rules.alike import MANY
+from interlock.text.finding import Finding, Mark
 
 
 class Transfers:
@@ -27,7 +27,7 @@ class Transfers:
         rows = np.flatnonzero(IS_TRANSFER[kind] & facts.placed)
         stage, mb, k = facts.stage[rows], facts.mb[rows], kind[rows]
         named = (k == Kind.SEND) | (k == Kind.RECV)
-        ahead = (k == Kind.SEND_F) | (k == Kind.RECV_B)          # the other end is the next stage's
+        ahead = (k == Kind.SEND_F) | (k == Kind.RECV_B)  # the other end is the next stage's
         safe = np.where(named, 0, stage)
         cls = facts.cls[rows]
         other = np.where(ahead, fp.next[cls, safe], fp.prev[cls, safe]) if facts.S else np.full(len(rows), -1)
@@ -36,7 +36,7 @@ class Transfers:
         peer[pipeline] = facts.rank_at(other[pipeline], mb[pipeline])
         peer[~named & (other < 0)] = -1
         good = (peer >= 0) & (peer < p.ranks) & (peer != facts.rank[rows])
-        self.stray = rows[~good]                                  # IL401: no peer
+        self.stray = rows[~good]  # IL401: no peer
         self.stray_peer = peer[~good]
         self.other = np.full(facts.n, -1, dtype=np.int64)
         self.other[rows] = other
@@ -59,7 +59,9 @@ class Transfers:
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """(sends, receives) of each edge."""
         n = len(self.edges)
-        return np.bincount(self.edge[self.is_send], minlength=n), np.bincount(self.edge[~self.is_send], minlength=n)
+        return np.bincount(self.edge[self.is_send], minlength=n), np.bincount(
+            self.edge[~self.is_send], minlength=n
+        )
 
     @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -94,7 +96,11 @@ def strays(facts: Facts, t: Transfers) -> Iterator[Finding]:
         kind, s = Kind(int(facts.kind[row])), int(facts.stage[row])
         thing = "an activation" if kind in (Kind.SEND_F, Kind.RECV_F) else "a gradient"
         if kind in (Kind.SEND, Kind.RECV):
-            why = f"rank {facts.rank[row]} has no peer {facts.peer[row]}" if peer != facts.rank[row] else "a rank does not send to itself"
+            why = (
+                f"rank {facts.rank[row]} has no peer {facts.peer[row]}"
+                if peer != facts.rank[row]
+                else "a rank does not send to itself"
+            )
         elif peer < 0:
             side = "before" if kind in (Kind.RECV_F, Kind.SEND_B) else "after"
             verb = "receives" if kind in (Kind.RECV_F, Kind.RECV_B) else "sends"
@@ -102,7 +108,9 @@ def strays(facts: Facts, t: Transfers) -> Iterator[Finding]:
             why = f"stage {s} {verb} {thing} {way} nowhere: there is no stage {side} it"
         else:
             why = f"the other end lies on the same rank {peer}: nothing is sent, the tensor is handed over"
-        yield Finding("IL401", "R-COM-1", f"{p.show(row)}: {why}", (Mark(row, "no such transfer"),), "leave it out")
+        yield Finding(
+            "IL401", "R-COM-1", f"{p.show(row)}: {why}", (Mark(row, "no such transfer"),), "leave it out"
+        )
 
 
 def required(facts: Facts, t: Transfers) -> Iterator[Finding]:
@@ -117,9 +125,13 @@ def required(facts: Facts, t: Transfers) -> Iterator[Finding]:
     away = here != there
     stage, mb, after, here, there = (x[away] for x in (stage, mb, after, here, there))
     cross = fp.cross[fp.of[mb], after]
-    crossed = _crossed_pairs(t)                                  # there IL403 says it better
-    for kind, s, own, other, ask in ((Kind.SEND_F, stage, here, there, slice(None)), (Kind.RECV_F, after, there, here, slice(None)),
-                                     (Kind.SEND_B, after, there, here, cross), (Kind.RECV_B, stage, here, there, cross)):
+    crossed = _crossed_pairs(t)  # there IL403 says it better
+    for kind, s, own, other, ask in (
+        (Kind.SEND_F, stage, here, there, slice(None)),
+        (Kind.RECV_F, after, there, here, slice(None)),
+        (Kind.SEND_B, after, there, here, cross),
+        (Kind.RECV_B, stage, here, there, cross),
+    ):
         rows = np.flatnonzero((facts.kind == kind) & facts.placed)
         key = facts.stage[rows] * M + facts.mb[rows]
         count = np.bincount(key, minlength=facts.S * M)
@@ -134,10 +146,17 @@ def required(facts: Facts, t: Transfers) -> Iterator[Finding]:
         again = rows[count[key] > 1]
         for row in again[occurrence(facts.stage[again] * M + facts.mb[again]) > 0][:MANY].tolist():
             if tuple(sorted((int(facts.rank[row]), _peer(t, row)))) not in crossed:
-                first = int(rows[(facts.stage[rows] == facts.stage[row]) & (facts.mb[rows] == facts.mb[row])][0])
+                first = int(
+                    rows[(facts.stage[rows] == facts.stage[row]) & (facts.mb[rows] == facts.mb[row])][0]
+                )
                 lone = "a send without its receive" if IS_SEND[kind] else "a receive without its send"
-                yield Finding("IL401", "R-COM-1", f"{p.show(row)} is listed twice: {lone}",
-                              (Mark(row, "a second time"), Mark(first, "first here")), "delete one of the two")
+                yield Finding(
+                    "IL401",
+                    "R-COM-1",
+                    f"{p.show(row)} is listed twice: {lone}",
+                    (Mark(row, "a second time"), Mark(first, "first here")),
+                    "delete one of the two",
+                )
 
 
 def _peer(t: Transfers, row: int) -> int:
@@ -159,10 +178,18 @@ def _crossed_pairs(t: Transfers) -> set[tuple[int, int]]:
 
 def _lacking(facts, kind, s, m, left, right, rank, peer) -> Finding:
     p = facts.program
-    carried = {Kind.SEND_F: f"the output of {left}F{m}", Kind.RECV_F: f"the input of {right}F{m}",
-               Kind.SEND_B: f"the gradient of {right} for microbatch {m}", Kind.RECV_B: f"the gradient for {left} of microbatch {m}"}[kind]
-    other = {Kind.SEND_F: (Kind.RECV_F, right), Kind.RECV_F: (Kind.SEND_F, left),
-             Kind.SEND_B: (Kind.RECV_B, left), Kind.RECV_B: (Kind.SEND_B, right)}[kind]
+    carried = {
+        Kind.SEND_F: f"the output of {left}F{m}",
+        Kind.RECV_F: f"the input of {right}F{m}",
+        Kind.SEND_B: f"the gradient of {right} for microbatch {m}",
+        Kind.RECV_B: f"the gradient for {left} of microbatch {m}",
+    }[kind]
+    other = {
+        Kind.SEND_F: (Kind.RECV_F, right),
+        Kind.RECV_F: (Kind.SEND_F, left),
+        Kind.SEND_B: (Kind.RECV_B, left),
+        Kind.RECV_B: (Kind.SEND_B, right),
+    }[kind]
     row = np.flatnonzero((facts.kind == other[0]) & (facts.stage == other[1]) & (facts.mb == m))
     marks = tuple(Mark(int(r), "its other end") for r in row[:1])
     if not marks:
@@ -170,8 +197,11 @@ def _lacking(facts, kind, s, m, left, right, rank, peer) -> Finding:
         marks = (Mark(int(user), "nothing carries what this stage needs"),) if user >= 0 else ()
     what = "a receive without its send" if IS_SEND[kind] else "a send without its receive"
     head = f"{s}{kind.name}{m} is missing on rank {rank}"
-    text = (f"{head}: {what}" if len(row) else
-            f"{head}: stages {left} and {right} are on ranks {rank} and {peer} and nothing carries {carried}")
+    text = (
+        f"{head}: {what}"
+        if len(row)
+        else f"{head}: stages {left} and {right} are on ranks {rank} and {peer} and nothing carries {carried}"
+    )
     return Finding("IL401", "R-COM-1", text, marks, f"add {s}{kind.name}{m} to rank {rank}", rank=rank)
 
 
@@ -194,15 +224,29 @@ def pairing(facts: Facts, t: Transfers, told: set[int]) -> Iterator[Finding]:
         row = extra[0] if extra else int(t.rows[mine[-1]])
         if row in told:
             continue
-        have, lack, verb = (("send", "receive", "sends") if surplus_is_send else ("receive", "send", "waits for"))
-        gradient = ": only a payload with a gradient has one to send back" if not surplus_is_send and p.names and facts.kind[row] == Kind.RECV else ""
-        fix = f"drop this {have}: no gradient crosses this boundary" if _excluded(facts, row) else (
-            f"add the {lack} to rank {destination if surplus_is_send else source}, or drop this {have}")
+        have, lack, verb = (
+            ("send", "receive", "sends") if surplus_is_send else ("receive", "send", "waits for")
+        )
+        gradient = (
+            ": only a payload with a gradient has one to send back"
+            if not surplus_is_send and p.names and facts.kind[row] == Kind.RECV
+            else ""
+        )
+        fix = (
+            f"drop this {have}: no gradient crosses this boundary"
+            if _excluded(facts, row)
+            else (f"add the {lack} to rank {destination if surplus_is_send else source}, or drop this {have}")
+        )
         many = int(max(sends[e], recvs[e]))
-        yield Finding("IL401", "R-COM-1", f"{p.show(row)} is a {have} without its {lack}: rank {facts.rank[row]} {verb} "
-                      f"{many} transfer{'s' * (many > 1)} {'to' if surplus_is_send else 'from'} rank "
-                      f"{destination if surplus_is_send else source}, which {'receives' if surplus_is_send else 'sends'} {min(sends[e], recvs[e])}{gradient}",
-                      (Mark(row, f"a {have} without its {lack}"),), fix)
+        yield Finding(
+            "IL401",
+            "R-COM-1",
+            f"{p.show(row)} is a {have} without its {lack}: rank {facts.rank[row]} {verb} "
+            f"{many} transfer{'s' * (many > 1)} {'to' if surplus_is_send else 'from'} rank "
+            f"{destination if surplus_is_send else source}, which {'receives' if surplus_is_send else 'sends'} {min(sends[e], recvs[e])}{gradient}",
+            (Mark(row, f"a {have} without its {lack}"),),
+            fix,
+        )
         said += 1
         if said == MANY:
             break
@@ -230,25 +274,45 @@ def _crossed(facts: Facts, t: Transfers, e: int, a: int, b: int, many: int) -> F
     send, recv = int(t.rows[a]), int(t.rows[b])
     source, destination = t.end_points(e)
     on_edge = t.edge == e
-    sent, asked = Counter(t.payload[on_edge & t.is_send].tolist()), Counter(t.payload[on_edge & ~t.is_send].tolist())
+    sent, asked = (
+        Counter(t.payload[on_edge & t.is_send].tolist()),
+        Counter(t.payload[on_edge & ~t.is_send].tolist()),
+    )
     kinds = {int(facts.kind[send]), int(facts.kind[recv])}
     gradient = kinds == {int(Kind.SEND_F), int(Kind.RECV_B)} or kinds == {int(Kind.SEND_B), int(Kind.RECV_F)}
     if sent == asked:
-        how = "an activation and a gradient are exchanged" if gradient else "they are exchanged on a channel without tags"
+        how = (
+            "an activation and a gradient are exchanged"
+            if gradient
+            else "they are exchanged on a channel without tags"
+        )
     else:
         often = next((x for x, c in sent.items() if c > asked[x]), None)
         never = next((x for x, c in asked.items() if c > sent[x]), None)
         first = lambda x, mask: int(t.rows[np.flatnonzero(on_edge & mask & (t.payload == x))[0]])
-        how = (f"{p.show(first(often, t.is_send))} is sent {sent[often]} times where {asked[often]} {'is' if asked[often] == 1 else 'are'} asked, "
-               f"what {p.show(first(never, ~t.is_send))} asks for is {'never sent' if sent[never] == 0 else 'sent too seldom'}")
+        how = (
+            f"{p.show(first(often, t.is_send))} is sent {sent[often]} times where {asked[often]} {'is' if asked[often] == 1 else 'are'} asked, "
+            f"what {p.show(first(never, ~t.is_send))} asks for is {'never sent' if sent[never] == 0 else 'sent too seldom'}"
+        )
     fix = "send and receive in one order"
     if gradient or p.ranks == 2 and sent == asked:
-        same = "with two ranks the previous and the next peer are the same" if p.ranks == 2 else "these ranks are both previous and next to each other"
+        same = (
+            "with two ranks the previous and the next peer are the same"
+            if p.ranks == 2
+            else "these ranks are both previous and next to each other"
+        )
         fix += f"; {same}, so that activations and gradients share one channel unless one of them gets its own communicator"
-    return Finding("IL403", "R-COM-2", f"wrong data: {p.show(send)} on rank {source} is received by {p.show(recv)} on rank {destination}, and nothing stops: {how}"
-                   + (f" ({many} transfers of this channel are crossed)" if many > 1 else ""),
-                   (Mark(send, f"number {t.turn[a] + 1} that rank {source} sends to rank {destination}"),
-                    Mark(recv, f"number {t.turn[b] + 1} that rank {destination} receives from rank {source}")), fix)
+    return Finding(
+        "IL403",
+        "R-COM-2",
+        f"wrong data: {p.show(send)} on rank {source} is received by {p.show(recv)} on rank {destination}, and nothing stops: {how}"
+        + (f" ({many} transfers of this channel are crossed)" if many > 1 else ""),
+        (
+            Mark(send, f"number {t.turn[a] + 1} that rank {source} sends to rank {destination}"),
+            Mark(recv, f"number {t.turn[b] + 1} that rank {destination} receives from rank {source}"),
+        ),
+        fix,
+    )
 
 
 def collectives(facts: Facts) -> Iterator[Finding]:
@@ -263,31 +327,65 @@ def collectives(facts: Facts) -> Iterator[Finding]:
         longest = max(lists, key=lambda r: (len(lists[r]), -r))
         for r, theirs in lists.items():
             ours = lists[longest]
-            k = next((i for i, (x, y) in enumerate(zip(ours, theirs)) if sign(x) != sign(y)), min(len(ours), len(theirs)))
+            k = next(
+                (i for i, (x, y) in enumerate(zip(ours, theirs)) if sign(x) != sign(y)),
+                min(len(ours), len(theirs)),
+            )
             if k == len(ours) == len(theirs):
                 continue
             name = p.communicators[c].name
             if k == len(theirs):
-                yield Finding("IL404", "R-COM-4", f"rank {r} never enters {p.show(ours[k])}: {len(lists)} members of communicator {name} are needed, "
-                              f"{sum(len(x) > k for x in lists.values())} come" + _frozen_rank(facts, r),
-                              (Mark(ours[k], f"rank {longest} waits here for rank {r}"),), f"let rank {r} take part, also if it has nothing to add", rank=r)
+                yield Finding(
+                    "IL404",
+                    "R-COM-4",
+                    f"rank {r} never enters {p.show(ours[k])}: {len(lists)} members of communicator {name} are needed, "
+                    f"{sum(len(x) > k for x in lists.values())} come" + _frozen_rank(facts, r),
+                    (Mark(ours[k], f"rank {longest} waits here for rank {r}"),),
+                    f"let rank {r} take part, also if it has nothing to add",
+                    rank=r,
+                )
             else:
                 meets = f"{p.show(ours[k])} on rank {longest} meets {p.show(theirs[k])} on rank {r}"
-                skipped = next(((who, row) for who, row, rows_ in ((r, ours[k], theirs), (longest, theirs[k], ours))
-                                if sign(row) not in {sign(x) for x in rows_}), None)
-                what = (f"rank {skipped[0]} skips {p.show(skipped[1])}, and the rest pair with the wrong one" if skipped
-                        else f"members of communicator {name} issue its collectives in different orders")
-                fix = (f"let rank {skipped[0]} take part, also if it has nothing to add (no image in its samples, no such layer)" if skipped
-                       else "issue the same collectives in the same order on every member")
-                yield Finding("IL404", "R-COM-4", f"{what}: {meets}",
-                              (Mark(ours[k], f"number {k + 1} on rank {longest}"), Mark(theirs[k], f"number {k + 1} on rank {r}")), fix, rank=r)
+                skipped = next(
+                    (
+                        (who, row)
+                        for who, row, rows_ in ((r, ours[k], theirs), (longest, theirs[k], ours))
+                        if sign(row) not in {sign(x) for x in rows_}
+                    ),
+                    None,
+                )
+                what = (
+                    f"rank {skipped[0]} skips {p.show(skipped[1])}, and the rest pair with the wrong one"
+                    if skipped
+                    else f"members of communicator {name} issue its collectives in different orders"
+                )
+                fix = (
+                    f"let rank {skipped[0]} take part, also if it has nothing to add (no image in its samples, no such layer)"
+                    if skipped
+                    else "issue the same collectives in the same order on every member"
+                )
+                yield Finding(
+                    "IL404",
+                    "R-COM-4",
+                    f"{what}: {meets}",
+                    (
+                        Mark(ours[k], f"number {k + 1} on rank {longest}"),
+                        Mark(theirs[k], f"number {k + 1} on rank {r}"),
+                    ),
+                    fix,
+                    rank=r,
+                )
             break
 
 
 def _frozen_rank(facts: Facts, rank: int) -> str:
     p = facts.program
     mine = [s for s, stage in enumerate(p.stages) if stage.replicated or stage.rank == rank]
-    return (f"; rank {rank} owns nothing trainable, but the communicator spans it" if mine and not any(facts.footprint.reduce[s] for s in mine) else "")
+    return (
+        f"; rank {rank} owns nothing trainable, but the communicator spans it"
+        if mine and not any(facts.footprint.reduce[s] for s in mine)
+        else ""
+    )
 
 
 def creation(facts: Facts) -> Iterator[Finding]:
@@ -303,9 +401,19 @@ def creation(facts: Facts) -> Iterator[Finding]:
     if cycle:
         steps = [after[c][d] for c, d in zip(cycle, cycle[1:] + cycle[:1])]
         names = ", ".join(p.communicators[c].name for c in cycle)
-        yield Finding("IL405", "R-COM-5", f"the ranks' orders of creation form a cycle: {names}, although every two ranks may agree",
-                      tuple(Mark(b, f"rank {facts.rank[b]} creates {p.communicators[facts.comm[b]].name} only after {p.communicators[facts.comm[a]].name}")
-                            for a, b in steps), "create the communicators eagerly, in one order on every rank")
+        yield Finding(
+            "IL405",
+            "R-COM-5",
+            f"the ranks' orders of creation form a cycle: {names}, although every two ranks may agree",
+            tuple(
+                Mark(
+                    b,
+                    f"rank {facts.rank[b]} creates {p.communicators[facts.comm[b]].name} only after {p.communicators[facts.comm[a]].name}",
+                )
+                for a, b in steps
+            ),
+            "create the communicators eagerly, in one order on every rank",
+        )
 
 
 def _shortest_cycle(after: dict[int, dict]) -> list[int]:
@@ -339,16 +447,25 @@ def members(facts: Facts, t: Transfers) -> Iterator[Finding]:
         inside[[r for r in p.communicators[c].ranks if r < p.ranks]] = True
         rows = np.flatnonzero(facts.is_unit & (facts.comm == c) & ~inside[facts.rank])
         at = np.flatnonzero((facts.comm[t.rows] == c) & ~inside[t.peer] & inside[facts.rank[t.rows]])
-        for row, who in [(r, int(facts.rank[r])) for r in rows[:MANY].tolist()] + [(int(t.rows[i]), int(t.peer[i])) for i in at[:MANY]]:
-            yield Finding("IL406", "R-COM-6", f"{p.show(row)}: rank {who} is no member of communicator {p.communicators[c].name}",
-                          (Mark(row, f"rank {who} is not in it"),), f"add rank {who} to the communicator, or use another")
+        for row, who in [(r, int(facts.rank[r])) for r in rows[:MANY].tolist()] + [
+            (int(t.rows[i]), int(t.peer[i])) for i in at[:MANY]
+        ]:
+            yield Finding(
+                "IL406",
+                "R-COM-6",
+                f"{p.show(row)}: rank {who} is no member of communicator {p.communicators[c].name}",
+                (Mark(row, f"rank {who} is not in it"),),
+                f"add rank {who} to the communicator, or use another",
+            )
 
 
 def buffers(facts: Facts) -> Iterator[Finding]:
     """IL407, R-COM-7: a buffer is not reused or freed before its transfer was waited for."""
     p = facts.program
-    rows = np.flatnonzero(np.isin(facts.kind, [int(k) for k in (Kind.SEND, Kind.RECV, Kind.WAIT, Kind.FREE)])).tolist()
-    pending: dict[tuple[int, int], list[int]] = {}        # (rank, name) -> transfers not yet waited for
+    rows = np.flatnonzero(
+        np.isin(facts.kind, [int(k) for k in (Kind.SEND, Kind.RECV, Kind.WAIT, Kind.FREE)])
+    ).tolist()
+    pending: dict[tuple[int, int], list[int]] = {}  # (rank, name) -> transfers not yet waited for
     for row in rows:
         key, kind = (int(facts.rank[row]), int(facts.name[row])), facts.kind[row]
         open_ = pending.setdefault(key, [])
@@ -364,8 +481,13 @@ def buffers(facts: Facts) -> Iterator[Finding]:
             open_.append(row)
         for before in clash:
             what = "freed" if kind == Kind.FREE else "received into" if kind == Kind.RECV else "sent"
-            yield Finding("IL407", "R-COM-7", f"buffer {name} is {what} on rank {key[0]} before anything waits for {p.show(before)}",
-                          (Mark(row, f"{what} here"), Mark(before, "still under way")), f"add wait({name}) before it")
+            yield Finding(
+                "IL407",
+                "R-COM-7",
+                f"buffer {name} is {what} on rank {key[0]} before anything waits for {p.show(before)}",
+                (Mark(row, f"{what} here"), Mark(before, "still under way")),
+                f"add wait({name}) before it",
+            )
 
 
 def grouped_alike(facts: Facts, t: Transfers, model: str) -> Iterator[Finding]:
@@ -377,7 +499,14 @@ def grouped_alike(facts: Facts, t: Transfers, model: str) -> Iterator[Finding]:
     for i in np.flatnonzero(grouped[a] != grouped[b])[:MANY].tolist():
         send, recv = int(t.rows[a[i]]), int(t.rows[b[i]])
         p = facts.program
-        yield Finding("IL408", "R-COM-8", f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the other not: "
-                      "with lazily initialised NCCL they go through different communicators",
-                      (Mark(send, "grouped" if grouped[a[i]] else "not grouped"), Mark(recv, "grouped" if grouped[b[i]] else "not grouped")),
-                      "group both ends, or neither")
+        yield Finding(
+            "IL408",
+            "R-COM-8",
+            f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the other not: "
+            "with lazily initialised NCCL they go through different communicators",
+            (
+                Mark(send, "grouped" if grouped[a[i]] else "not grouped"),
+                Mark(recv, "grouped" if grouped[b[i]] else "not grouped"),
+            ),
+            "group both ends, or neither",
+        )

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..program.facts import Facts
-from ..program.ir import Kind
-from .alike import MANY, alike, more
-from .finding import Finding, Mark, Severity
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind
+from interlock.rules.alike import MANY, alike, more
+from interlock.text.finding import Finding, Mark, Severity
 
 
 def check(facts: Facts) -> Iterator[Finding]:
@@ -37,20 +37,38 @@ def missing(facts: Facts) -> Iterator[Finding]:
             s, m = divmod(key, facts.M)
             rank = int(facts.rank_at(np.array([s]), np.array([m]))[0])
             ran = int(facts.listed[Kind.I if letter == "W" else Kind.F][key])
-            marks = (Mark(ran, "the input half, W never follows" if letter == "W" else "its forward"),) if ran >= 0 else ()
+            marks = (
+                (Mark(ran, "the input half, W never follows" if letter == "W" else "its forward"),)
+                if ran >= 0
+                else ()
+            )
             step = " before the step" if (facts.kind == Kind.STEP).any() else ""
-            what = (f"{s}W{m} is missing{step}: the weight gradient of microbatch {m} on stage {s} is never computed" if letter == "W" else
-                    f"microbatch {m} has no backward on stage {s}, which a trainable layer at or before it asks for")
-            yield Finding("IL601", "R-FOOT-1", what + more(count, "of the stage"), marks,
-                          f"add {s}{letter}{m} to rank {rank}, or declare what is frozen", rank=rank)
+            what = (
+                f"{s}W{m} is missing{step}: the weight gradient of microbatch {m} on stage {s} is never computed"
+                if letter == "W"
+                else f"microbatch {m} has no backward on stage {s}, which a trainable layer at or before it asks for"
+            )
+            yield Finding(
+                "IL601",
+                "R-FOOT-1",
+                what + more(count, "of the stage"),
+                marks,
+                f"add {s}{letter}{m} to rank {rank}, or declare what is frozen",
+                rank=rank,
+            )
 
 
 def excluded(facts: Facts) -> Iterator[Finding]:
     """IL602, R-FOOT-2: nothing that the footprint excludes is listed; a placeholder is a warning."""
     p, fp, kind = facts.program, facts.footprint, facts.kind
-    rows = np.flatnonzero(facts.placed & np.isin(kind, [int(k) for k in (Kind.B, Kind.I, Kind.W, Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)]))
+    rows = np.flatnonzero(
+        facts.placed
+        & np.isin(kind, [int(k) for k in (Kind.B, Kind.I, Kind.W, Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)])
+    )
     crossing = np.isin(kind[rows], [int(Kind.SEND_B), int(Kind.WAIT_B)])
-    table = np.where(crossing, fp.cross[facts.cls[rows], facts.stage[rows]], fp.back[facts.cls[rows], facts.stage[rows]])
+    table = np.where(
+        crossing, fp.cross[facts.cls[rows], facts.stage[rows]], fp.back[facts.cls[rows], facts.stage[rows]]
+    )
     rows = rows[~table]
     for row, count in alike(rows, kind[rows], facts.stage[rows]):
         s, m = int(facts.stage[row]), int(facts.mb[row])
@@ -64,12 +82,24 @@ def excluded(facts: Facts) -> Iterator[Finding]:
         if frozen:
             why = f"nothing on the path of microbatch {m} trains, so it has no backward"
         if p.placeholders:
-            yield Finding("IL603", "R-FOOT-2", f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}{more(count, 'of the stage')}",
-                          (Mark(row, "does nothing"),), "", Severity.WARNING)
+            yield Finding(
+                "IL603",
+                "R-FOOT-2",
+                f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}{more(count, 'of the stage')}",
+                (Mark(row, "does nothing"),),
+                "",
+                Severity.WARNING,
+            )
         else:
-            yield Finding("IL602", "R-FOOT-3" if frozen else "R-FOOT-2", f"{p.show(row)} must not exist: {why}{more(count, 'of the stage')}",
-                          (Mark(row, "excluded by the footprint"),), "leave it out, on both ends of the boundary"
-                          if kind[row] in (Kind.RECV_B, Kind.SEND_B) else "leave it out")
+            yield Finding(
+                "IL602",
+                "R-FOOT-3" if frozen else "R-FOOT-2",
+                f"{p.show(row)} must not exist: {why}{more(count, 'of the stage')}",
+                (Mark(row, "excluded by the footprint"),),
+                "leave it out, on both ends of the boundary"
+                if kind[row] in (Kind.RECV_B, Kind.SEND_B)
+                else "leave it out",
+            )
 
 
 def _next(facts: Facts, row: int) -> str:
@@ -87,8 +117,15 @@ def idle(facts: Facts) -> Iterator[Finding]:
         mine = rows[through & (facts.stage[rows] == s)]
         row = int(mine[0])
         fix = f"write {s}I in place of {s}B" if facts.kind[row] == Kind.B else f"leave {s}W out"
-        yield Finding("IL603", "R-FOOT-2", f"stage {s} is frozen and only passes the gradient through: the W half of {len(mine)} "
-                      f"operation{'s' if len(mine) > 1 else ''} is idle and costs its time", (Mark(row, "the W half does nothing"),), fix, Severity.WARNING)
+        yield Finding(
+            "IL603",
+            "R-FOOT-2",
+            f"stage {s} is frozen and only passes the gradient through: the W half of {len(mine)} "
+            f"operation{'s' if len(mine) > 1 else ''} is idle and costs its time",
+            (Mark(row, "the W half does nothing"),),
+            fix,
+            Severity.WARNING,
+        )
 
 
 def nothing_trains(facts: Facts) -> Iterator[Finding]:

@@ -9,11 +9,11 @@ from itertools import groupby
 
 import numpy as np
 
-from ..program.facts import IS_COMPUTE, Facts
-from ..program.ir import Kind
-from .finding import Finding, Mark, Severity
+from interlock.program.facts import IS_COMPUTE, Facts
+from interlock.program.ir import Kind
+from interlock.text.finding import Finding, Mark, Severity
 
-MOMENT = ", while "                              # what follows it in a message says what is live
+MOMENT = ", while "  # what follows it in a message says what is live
 STATIC = ("weights", "gradients", "optimizer state")
 PARTS = ("stash", "stash until W", "output", "gradient")
 
@@ -50,9 +50,15 @@ class Usage:
         per = lambda ratio, weights: -(-weights * ratio[0] // ratio[1])
         out = np.zeros((p.ranks, len(STATIC)), dtype=object)
         for stage in p.stages:
-            for layer in p.layers[stage.first:stage.last]:
-                state = [per(ratio, layer.weights) for ratio in (memory.gradient, memory.optimizer)] if layer.trainable and memory is not None else [0, 0]
-                out[slice(None) if stage.replicated else stage.rank] += np.array([layer.weights, *state], dtype=object)
+            for layer in p.layers[stage.first : stage.last]:
+                state = (
+                    [per(ratio, layer.weights) for ratio in (memory.gradient, memory.optimizer)]
+                    if layer.trainable and memory is not None
+                    else [0, 0]
+                )
+                out[slice(None) if stage.replicated else stage.rank] += np.array(
+                    [layer.weights, *state], dtype=object
+                )
         return [tuple(parts) for parts in out.tolist()]
 
     @cached_property
@@ -74,15 +80,21 @@ class Usage:
                 kept = [p.layers[l] for l in layers if fp.stashes[c, l]]
                 for anew, (x, w) in ((False, (0, 1)), (True, (4, 5))):
                     mine = [l for l in kept if l.recompute == anew]
-                    tables[w, n, s] = sum(min(at(l.until_weight), at(l.activation)) for l in mine if l.trainable)
+                    tables[w, n, s] = sum(
+                        min(at(l.until_weight), at(l.activation)) for l in mine if l.trainable
+                    )
                     tables[x, n, s] = sum(at(l.activation) for l in mine) - tables[w, n, s]
-                tables[0, n, s] += sum(at(p.layers[before].output) for before in self._inputs_kept(c, layers) if before is not None)
+                tables[0, n, s] += sum(
+                    at(p.layers[before].output)
+                    for before in self._inputs_kept(c, layers)
+                    if before is not None
+                )
                 tables[2, n, s] = at(p.layers[layers[-1]].output)
                 tables[3, n, s] = max(at(p.layers[l].workspace) for l in layers)
         row = np.array([of[(int(c), int(i))] for c, i in zip(fp.of, images)], dtype=np.int64)
         largest = max((int(x) for x in tables.reshape(-1)), default=0)
         if largest * 8 * (f.n + 1) < 1 << 62:
-            tables = tables.astype(np.int64)          # exact integers either way
+            tables = tables.astype(np.int64)  # exact integers either way
         return tables, row
 
     def _inputs_kept(self, c: int, layers: list[int]) -> list[int | None]:
@@ -102,9 +114,11 @@ class Usage:
         f, p = self.facts, self.facts.program
         keeps = np.zeros(f.footprint.on_path.shape, dtype=bool)
         for s, stage in enumerate(p.stages):
-            if any(l.recompute for l in p.layers[stage.first:stage.last]):
+            if any(l.recompute for l in p.layers[stage.first : stage.last]):
                 for c in range(len(keeps)):
-                    keeps[c, s] = None in self._inputs_kept(c, [l for l in range(stage.first, stage.last) if f.footprint.present[c, l]])
+                    keeps[c, s] = None in self._inputs_kept(
+                        c, [l for l in range(stage.first, stage.last) if f.footprint.present[c, l]]
+                    )
         return keeps
 
     @cached_property
@@ -113,7 +127,7 @@ class Usage:
         p = f.program
         tables, kind_of = self._tables
         last_row = p.order.start[1:] - 1
-        tail = f.overlap_head.copy()                          # the last row of each row's overlap
+        tail = f.overlap_head.copy()  # the last row of each row's overlap
         tail[:] = np.arange(f.n)
         halves = np.flatnonzero(f.overlap_head != np.arange(f.n))
         tail[halves - 1] = halves
@@ -151,9 +165,19 @@ class Usage:
             away = f.rank_at(nxt, m) != f.rank[rows]
             size = tables[2, kind_of[m], s]
             waited = f.first(Kind.WAIT_F)[s * M + m]
-            here = np.where(self._keeps_input[cls, nxt], end_of(X, nxt * M + m, rows), end_of(f.first_F, nxt * M + m, rows))
-            add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 2, rows)
-            rows = X[X >= 0]                                  # gradients: made by X(n, m) for the stage before
+            here = np.where(
+                self._keeps_input[cls, nxt],
+                end_of(X, nxt * M + m, rows),
+                end_of(f.first_F, nxt * M + m, rows),
+            )
+            add(
+                rows,
+                np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here),
+                size,
+                2,
+                rows,
+            )
+            rows = X[X >= 0]  # gradients: made by X(n, m) for the stage before
             s, m, cls = f.stage[rows], f.mb[rows], f.cls[rows]
             before = fp.prev[cls, s]
             has = (before >= 0) & fp.cross[cls, s]
@@ -162,7 +186,13 @@ class Usage:
             size = tables[2, kind_of[m], before]
             waited = f.first(Kind.WAIT_B)[s * M + m]
             here = end_of(X, before * M + m, rows)
-            add(rows, np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here), size, 3, rows)
+            add(
+                rows,
+                np.where(away, np.where(waited >= 0, waited, last_row[f.rank[rows]]), here),
+                size,
+                3,
+                rows,
+            )
             for kind, part, user in ((Kind.RECV_F, 2, f.first_F), (Kind.RECV_B, 3, X)):
                 rows = np.flatnonzero((f.kind == kind) & f.placed)
                 s, m, cls = f.stage[rows], f.mb[rows], f.cls[rows]
@@ -187,12 +217,12 @@ class Usage:
         change = np.zeros(f.n + 1, dtype=tables.dtype)
         np.add.at(change, i.start, i.size)
         np.subtract.at(change, i.end + 1, i.size)
-        live = np.cumsum(change)[:f.n]
+        live = np.cumsum(change)[: f.n]
         rows = np.flatnonzero(IS_COMPUTE[f.kind] & f.placed)
         space = np.zeros(f.n, dtype=tables.dtype)
         space[rows] = tables[3, kind_of[f.mb[rows]], f.stage[rows]]
         halves = np.flatnonzero(f.overlap_head != np.arange(f.n))
-        both = space[halves - 1] + space[halves]              # the halves of an overlap are live together
+        both = space[halves - 1] + space[halves]  # the halves of an overlap are live together
         space[halves - 1], space[halves] = both, both
         return live + space
 
@@ -200,10 +230,13 @@ class Usage:
     def peaks(self) -> list[int]:
         """Largest static + live bytes of each rank."""
         start = self.facts.program.order.start
-        return [self.static[r] + (int(self.live[a:b].max()) if b > a else 0) for r, (a, b) in enumerate(zip(start[:-1], start[1:]))]
+        return [
+            self.static[r] + (int(self.live[a:b].max()) if b > a else 0)
+            for r, (a, b) in enumerate(zip(start[:-1], start[1:]))
+        ]
 
     def peak_row(self, rank: int) -> int:
-        a, b = self.facts.program.order.start[rank:rank + 2]
+        a, b = self.facts.program.order.start[rank : rank + 2]
         return int(a + np.argmax(self.live[a:b])) if b > a else -1
 
     def held_at(self, row: int) -> list[tuple[str, int, int, int]]:
@@ -232,8 +265,12 @@ def stash_counts(facts: Facts, until: str, stage: int | None = None) -> np.ndarr
     if not f.S or not M or not f.n:
         return np.zeros(f.n, dtype=np.int64)
     last_row = f.program.order.start[1:] - 1
-    table = np.where(f.first_X >= 0, f.first_X, f.first_W) if until == "X" else np.where(f.first_W >= 0, f.first_W, f.first_X)
-    first = f.first_F if stage is None else f.first_F[stage * M:(stage + 1) * M]
+    table = (
+        np.where(f.first_X >= 0, f.first_X, f.first_W)
+        if until == "X"
+        else np.where(f.first_W >= 0, f.first_W, f.first_X)
+    )
+    first = f.first_F if stage is None else f.first_F[stage * M : (stage + 1) * M]
     rows = first[first >= 0]
     rows = rows[fp.back[f.cls[rows], f.stage[rows]]]
     end = table[f.stage[rows] * M + f.mb[rows]]
@@ -241,7 +278,7 @@ def stash_counts(facts: Facts, until: str, stage: int | None = None) -> np.ndarr
     change = np.zeros(f.n + 1, dtype=np.int64)
     np.add.at(change, rows, 1)
     np.subtract.at(change, np.maximum(end, rows) + 1, 1)
-    return np.cumsum(change)[:f.n]
+    return np.cumsum(change)[: f.n]
 
 
 def capacity(usage: Usage) -> Iterator[Finding]:
@@ -253,29 +290,62 @@ def capacity(usage: Usage) -> Iterator[Finding]:
 
 def over(usage: Usage, limits: Sequence[int | None], code: str, rule: str, what: str) -> Iterator[Finding]:
     """Peaks above their limits. The rank with most bytes too many is told in full: the moment, what is live, the excess; of the others the excess."""
-    excess = {r: usage.peaks[r] - limit for r, limit in enumerate(limits) if limit is not None and usage.peaks[r] > limit}
+    excess = {
+        r: usage.peaks[r] - limit
+        for r, limit in enumerate(limits)
+        if limit is not None and usage.peaks[r] > limit
+    }
     if excess:
         worst = max(excess, key=lambda r: (excess[r], -r))
-        yield _over(usage, worst, limits[worst], {r: n for r, n in excess.items() if r != worst}, code, rule, what)
+        yield _over(
+            usage, worst, limits[worst], {r: n for r, n in excess.items() if r != worst}, code, rule, what
+        )
 
 
-def _over(usage: Usage, r: int, limit: int, others: dict[int, int], code: str, rule: str, what: str) -> Finding:
+def _over(
+    usage: Usage, r: int, limit: int, others: dict[int, int], code: str, rule: str, what: str
+) -> Finding:
     p, row = usage.facts.program, usage.peak_row(r)
     held = usage.held_at(row) if row >= 0 else []
     text = ", ".join(f"{count} x {name} {show_bytes(size)}" for name, count, size, _ in held)
     marks = ((Mark(row, f"peak of rank {r}: {show_bytes(usage.peaks[r])}"),) if row >= 0 else ()) + tuple(
-        Mark(first, f"the oldest {name} still live") for name, _, _, first in held[:1] if first != row)
-    message = (f"rank {r} needs {show_bytes(usage.peaks[r])}, {show_bytes(usage.peaks[r] - limit)} more than {what} ({show_bytes(limit)})"
-               + (", as " + _also(others) if others else "")
-               + (f"{MOMENT}{p.show(row)} runs: static {show_bytes(usage.static[r])}" + (", " + text if text else "") if row >= 0 else ""))
-    return Finding(code, rule, message, marks, "fewer microbatches in flight, a smaller stage on this rank, or more capacity; the fullest rank counts, not the mean",
-                   rank=r, data={"peak": usage.peaks[r], "limit": limit, "static": usage.static[r], "excess": usage.peaks[r] - limit, "others": {str(q): n for q, n in others.items()},
-                                 "live": [{"part": n, "count": c, "bytes": b} for n, c, b, _ in held]})
+        Mark(first, f"the oldest {name} still live") for name, _, _, first in held[:1] if first != row
+    )
+    message = (
+        f"rank {r} needs {show_bytes(usage.peaks[r])}, {show_bytes(usage.peaks[r] - limit)} more than {what} ({show_bytes(limit)})"
+        + (", as " + _also(others) if others else "")
+        + (
+            f"{MOMENT}{p.show(row)} runs: static {show_bytes(usage.static[r])}"
+            + (", " + text if text else "")
+            if row >= 0
+            else ""
+        )
+    )
+    return Finding(
+        code,
+        rule,
+        message,
+        marks,
+        "fewer microbatches in flight, a smaller stage on this rank, or more capacity; the fullest rank counts, not the mean",
+        rank=r,
+        data={
+            "peak": usage.peaks[r],
+            "limit": limit,
+            "static": usage.static[r],
+            "excess": usage.peaks[r] - limit,
+            "others": {str(q): n for q, n in others.items()},
+            "live": [{"part": n, "count": c, "bytes": b} for n, c, b, _ in held],
+        },
+    )
 
 
 def _also(others: dict[int, int]) -> str:
     shown = [f"rank {r} ({show_bytes(n)} too many)" for r, n in list(others.items())[:4]]
-    return ", ".join(shown) + (f" and {len(others) - 4} more" if len(others) > 4 else "") + (" does" if len(others) == 1 else " do")
+    return (
+        ", ".join(shown)
+        + (f" and {len(others) - 4} more" if len(others) > 4 else "")
+        + (" does" if len(others) == 1 else " do")
+    )
 
 
 def weight_stash_note(facts: Facts) -> Iterator[Finding]:
@@ -289,8 +359,15 @@ def weight_stash_note(facts: Facts) -> Iterator[Finding]:
             continue
         if stash_counts(facts, "W", s).max() >= facts.M > stash_counts(facts, "X", s).max():
             r = facts.program.stages[s].rank
-            yield Finding("IL502", "R-MEM-2", f"rank {r} holds the weight-gradient stash of all {facts.M} microbatches of stage {s} at once: it grows with M",
-                          (Mark(int(rows[0]), "the first W comes only here"),), "run each W soon after its I to bound it", Severity.NOTE, rank=r)
+            yield Finding(
+                "IL502",
+                "R-MEM-2",
+                f"rank {r} holds the weight-gradient stash of all {facts.M} microbatches of stage {s} at once: it grows with M",
+                (Mark(int(rows[0]), "the first W comes only here"),),
+                "run each W soon after its I to bound it",
+                Severity.NOTE,
+                rank=r,
+            )
 
 
 def show_bytes(n: int) -> str:

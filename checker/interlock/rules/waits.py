@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..program.facts import IS_TRANSFER, Facts
-from ..program.ir import Kind
-from .communication import Transfers
+from interlock.program.facts import IS_TRANSFER, Facts
+from interlock.program.ir import Kind
+from interlock.rules.communication import Transfers
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
 REASONS = ("order", "after", "queue", "member", "match", "data", "consume", "step", "block")
@@ -84,8 +84,15 @@ class _Waits:
         self.parts.append((np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64), reason))
 
     def graph(self, n: int, node: np.ndarray, launches: np.ndarray) -> WaitGraph:
-        src, dst = (np.concatenate([p[i] for p in self.parts]) if self.parts else np.empty(0, dtype=np.int64) for i in (0, 1))
-        reason = np.concatenate([np.full(len(p[0]), p[2], dtype=np.int8) for p in self.parts]) if self.parts else np.empty(0, dtype=np.int8)
+        src, dst = (
+            np.concatenate([p[i] for p in self.parts]) if self.parts else np.empty(0, dtype=np.int64)
+            for i in (0, 1)
+        )
+        reason = (
+            np.concatenate([np.full(len(p[0]), p[2], dtype=np.int8) for p in self.parts])
+            if self.parts
+            else np.empty(0, dtype=np.int8)
+        )
         return WaitGraph(n, node, launches, src, dst, reason)
 
 
@@ -118,7 +125,7 @@ class _Units:
 def _shared(facts: Facts, launches: int) -> np.ndarray:
     """Representatives: overlaps by their first half, collectives by their first row."""
     node = np.arange(facts.n + 2 * launches)
-    node[:facts.n] = facts.overlap_head
+    node[: facts.n] = facts.overlap_head
     rows, event = facts.collective_key
     if len(rows):
         _, first = np.unique(event, return_index=True)
@@ -138,11 +145,15 @@ def _order(facts: Facts, rows: np.ndarray, waits: _Waits) -> None:
 
 def _after(facts: Facts, units: _Units, host: np.ndarray, waits: _Waits) -> None:
     """A unit starts after the last compute-like operation listed before it on its rank."""
-    plain = np.flatnonzero(facts.kind[units.first] != Kind.INIT)        # INIT stands in the order itself
+    plain = np.flatnonzero(facts.kind[units.first] != Kind.INIT)  # INIT stands in the order itself
     first = units.first[plain]
     at = np.searchsorted(host, first) - 1
     before = host[np.maximum(at, 0)] if len(host) else np.zeros(len(first), dtype=np.int64)
-    hit = (at >= 0) & (facts.rank[before] == facts.rank[first]) if len(host) else np.zeros(len(first), dtype=bool)
+    hit = (
+        (at >= 0) & (facts.rank[before] == facts.rank[first])
+        if len(host)
+        else np.zeros(len(first), dtype=bool)
+    )
     waits.add(before[hit], units.start[plain[hit]], AFTER)
 
 
@@ -177,7 +188,7 @@ def _queues(facts: Facts, t: Transfers, units: _Units, model: str, waits: _Waits
         queue(unit[plain], ((comm * ranks + low) * ranks + high)[plain])
         queue(unit[~plain], comm[~plain])
     key, unit = np.concatenate(keys), np.concatenate(holders)
-    pairs = np.unique(np.stack([key, unit]), axis=1)                    # ascending by key, then by unit: each once
+    pairs = np.unique(np.stack([key, unit]), axis=1)  # ascending by key, then by unit: each once
     key, unit = pairs[0], pairs[1]
     same = key[1:] == key[:-1]
     waits.add(units.end[unit[:-1][same]], units.start[unit[1:][same]], QUEUE)
@@ -207,8 +218,12 @@ def _consume(facts: Facts, units: _Units, waits: _Waits) -> None:
     at = lambda kind: np.flatnonzero((facts.kind == kind) & facts.placed)
     end = lambda rows: units.end[units.of[rows]]
     X = np.where(facts.first_X >= 0, facts.first_X, facts.first_W)
-    for kind, table in ((Kind.RECV_F, facts.first_F), (Kind.RECV_B, X),
-                        (Kind.SEND_F, facts.first(Kind.WAIT_F)), (Kind.SEND_B, facts.first(Kind.WAIT_B))):
+    for kind, table in (
+        (Kind.RECV_F, facts.first_F),
+        (Kind.RECV_B, X),
+        (Kind.SEND_F, facts.first(Kind.WAIT_F)),
+        (Kind.SEND_B, facts.first(Kind.WAIT_B)),
+    ):
         rows = at(kind)
         if len(rows):
             user = table[facts.stage[rows] * M + facts.mb[rows]]

@@ -6,8 +6,8 @@
 PlanSchedule has the interface of PyTorch's own schedules instead.
 """
 
-from .engine import Runner
-from .errors import RunError
-from .schedule import PlanSchedule
+from interlock.runtime.engine import Runner
+from interlock.runtime.errors import RunError
+from interlock.runtime.schedule import PlanSchedule
 
 __all__ = ["PlanSchedule", "RunError", "Runner"]

@@ -8,20 +8,20 @@ from statistics import median
 
 import numpy as np
 
-from ..algebra.model import Times
-from ..cost.durations import Durations, Link, Machine, durations
-from ..cost.simulate import simulate
-from ..lower import backends
-from ..lower.lowering import lower
-from ..lower.sources import sources_of
-from ..pipeline import Options
-from ..program.facts import IS_COMPUTE, IS_TRANSFER
-from ..program.ir import Kind, Program
-from .emulation import Asked, emulate
-from .pool import Pool
+from interlock.algebra.model import Times
+from interlock.check.pipeline import Options
+from interlock.lower import backends
+from interlock.lower.lowering import lower
+from interlock.lower.sources import sources_of
+from interlock.program.facts import IS_COMPUTE, IS_TRANSFER
+from interlock.program.ir import Kind, Program
+from interlock.runtime.emulation import Asked, emulate
+from interlock.runtime.pool import Pool
+from interlock.timing.durations import Durations, Link, Machine, durations
+from interlock.timing.simulate import simulate
 
-SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24)                              # bytes of payloads
-REPEATS, ALONE, FULL = 5, 30, 16                                          # runs of each, and microbatches of the first and the third
+SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24)  # bytes of payloads
+REPEATS, ALONE, FULL = 5, 30, 16  # runs of each, and microbatches of the first and the third
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,23 @@ class Calibration:
 
     def machine(self, asked: Asked, base: Machine = Machine()) -> Machine:
         """In the time of a model that is run `asked.scale` times as long, with `asked.payload` of its bytes; the rest as in `base`."""
-        link = Link(round(self.latency / asked.scale), round(self.bandwidth / asked.payload * asked.scale) if asked.payload else None)
-        return replace(base, links=link, pairs={}, overhead=base.overhead + round(self.overhead / asked.scale))
+        link = Link(
+            round(self.latency / asked.scale),
+            round(self.bandwidth / asked.payload * asked.scale) if asked.payload else None,
+        )
+        return replace(
+            base, links=link, pairs={}, overhead=base.overhead + round(self.overhead / asked.scale)
+        )
 
     def durations(self, found: Durations, times: Sequence[Times], asked: Asked) -> Durations:
         """Of a plan's rows in such a run: a transfer takes what its link takes, or this machine's if that is more."""
         here = durations(found.program, times, self.machine(asked, found.machine))
         kind = found.program.order.kind
-        row = np.where(IS_COMPUTE[kind] & (kind != Kind.LOSS), here.row, np.where(IS_TRANSFER[kind], np.maximum(found.row, here.row), found.row))
+        row = np.where(
+            IS_COMPUTE[kind] & (kind != Kind.LOSS),
+            here.row,
+            np.where(IS_TRANSFER[kind], np.maximum(found.row, here.row), found.row),
+        )
         return replace(found, row=row)
 
     def __str__(self) -> str:
@@ -57,7 +66,9 @@ def calibrate(pool: Pool, ranks: int) -> Calibration:
     alone = max(round(_beyond(pool, 1, ALONE, 0, Machine()) / (2 * ALONE)), 0)
     if ranks == 1:
         return Calibration(alone, 0, 1 << 40)
-    spent = [max(_beyond(pool, ranks, 1, size, Machine(overhead=alone)) / (2 * (ranks - 1)), 1) for size in SIZES]
+    spent = [
+        max(_beyond(pool, ranks, 1, size, Machine(overhead=alone)) / (2 * (ranks - 1)), 1) for size in SIZES
+    ]
     slope, latency = np.polyfit(SIZES, spent, 1, w=1 / np.array(spent))
     links = Link(max(round(latency), 0), round(1e9 / max(slope, 1e-3)))
     handling = _beyond(pool, ranks, FULL, SIZES[0], Machine(links, overhead=alone)) / (2 * (FULL + ranks - 1))
@@ -66,13 +77,18 @@ def calibrate(pool: Pool, ranks: int) -> Calibration:
 
 def _beyond(pool: Pool, ranks: int, microbatches: int, size: int, machine: Machine) -> float:
     """ns that 1F1B of operations of 10 ms takes beyond what `machine` says."""
-    program, times = lowered(f"schedule toy {{ ranks {ranks} microbatches {microbatches} cut {{ all = u : 1f1b }}"
-                             f" model {{ layers u[{ranks}] {{ forward 10ms backward 10ms output {size}B }} }} }}")
+    program, times = lowered(
+        f"schedule toy {{ ranks {ranks} microbatches {microbatches} cut {{ all = u : 1f1b }}"
+        f" model {{ layers u[{ranks}] {{ forward 10ms backward 10ms output {size}B }} }} }}"
+    )
     bare = durations(program, times)
     runs = [emulate(program, bare, pool=pool) for _ in range(REPEATS)]
     if not all(r.finished for r in runs):
         raise OSError(0, "; ".join(runs[-1].stands), "the calibration stopped")
-    return median(r.timeline.makespan for r in runs) - simulate(program, durations(program, times, machine), "pair", critical=False).makespan
+    return (
+        median(r.timeline.makespan for r in runs)
+        - simulate(program, durations(program, times, machine), "pair", critical=False).makespan
+    )
 
 
 def lowered(text: str) -> tuple[Program, tuple[Times, ...]]:
@@ -81,4 +97,6 @@ def lowered(text: str) -> tuple[Program, tuple[Times, ...]]:
     if result.errors:
         raise ValueError(result.errors[0].message)
     [source] = sources
-    return lower(source, backends.find("torch"), backends.Options()).plan.program, tuple(source.schedule.times)
+    return lower(source, backends.find("torch"), backends.Options()).plan.program, tuple(
+        source.schedule.times
+    )

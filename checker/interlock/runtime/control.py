@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from .errors import RunError
+from interlock.runtime.errors import RunError
 
-BEAT = 0.25                     # seconds between two looks at the store
-GONE = 2.5                      # a rank whose beat stands still for so long is gone
-GRACE = 5.0                     # after a failure elsewhere, how long a rank that does not react may stay
+BEAT = 0.25  # seconds between two looks at the store
+GONE = 2.5  # a rank whose beat stands still for so long is gone
+GRACE = 5.0  # after a failure elsewhere, how long a rank that does not react may stay
 
 
 class Control:
@@ -26,13 +26,23 @@ class Control:
     `progress` is what a wait does meanwhile: it says whether nothing is left to do.
     """
 
-    def __init__(self, store, rank: int, ranks: int, describe: Callable[[int], str], timeout: float, exit_when_stuck: bool = True):
+    def __init__(
+        self,
+        store,
+        rank: int,
+        ranks: int,
+        describe: Callable[[int], str],
+        timeout: float,
+        exit_when_stuck: bool = True,
+    ):
         self.store, self.rank, self.ranks, self.describe, self.timeout = store, rank, ranks, describe, timeout
         self.exit_when_stuck = exit_when_stuck
         self.now: tuple[int, str, float] = (-1, "is between steps", time.monotonic())
         self._failure: tuple[str, str] | None = None
         self._raised = self._closed = False
-        self._seen: dict[int, tuple[dict, float]] = {}           # rank -> its last position, and when its beat last moved
+        self._seen: dict[
+            int, tuple[dict, float]
+        ] = {}  # rank -> its last position, and when its beat last moved
         self._work: queue.Queue = queue.Queue()
         self._beats = 0
         self._inside = False
@@ -40,7 +50,10 @@ class Control:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._publish()
-        self._threads = [threading.Thread(target=f, daemon=True, name=f"interlock-{n}") for n, f in (("watch", self._watch), ("wait", self._waits))]
+        self._threads = [
+            threading.Thread(target=f, daemon=True, name=f"interlock-{n}")
+            for n, f in (("watch", self._watch), ("wait", self._waits))
+        ]
         for t in self._threads:
             t.start()
         atexit.register(self.close)
@@ -101,8 +114,11 @@ class Control:
                 break
             time.sleep(0.05)
         gone = self._gone()
-        what = f"{'rank' if len(gone) == 1 else 'ranks'} {', '.join(map(str, gone))} {'is' if len(gone) == 1 else 'are'} gone (killed, or its machine was lost)" if gone else \
-               f"rank {self.rank} lost its connection: {_first_line(error)}"
+        what = (
+            f"{'rank' if len(gone) == 1 else 'ranks'} {', '.join(map(str, gone))} {'is' if len(gone) == 1 else 'are'} gone (killed, or its machine was lost)"
+            if gone
+            else f"rank {self.rank} lost its connection: {_first_line(error)}"
+        )
         return self.fail("IL848", what)
 
     def fail(self, code: str, message: str) -> RunError:
@@ -110,7 +126,7 @@ class Control:
         try:
             self._publish()
             self._read()
-        except Exception:                                        # no store any more
+        except Exception:  # no store any more
             pass
         if self._failure is not None:
             self._raised = True
@@ -120,7 +136,7 @@ class Control:
             with self._lock:
                 told = self.store.compare_set("failed", "", json.dumps([code, text]))
             code, text = json.loads(told)
-        except Exception:                                        # no store any more: this rank's own view is all there is
+        except Exception:  # no store any more: this rank's own view is all there is
             pass
         self._failure, self._raised = (code, text), True
         return RunError(code, text)
@@ -157,9 +173,17 @@ class Control:
             except Exception as error:
                 lost += 1
                 if lost >= 4 and self._failure is None:
-                    self._failure = ("IL848", f"the store of the process group cannot be reached, so the process that keeps it is gone: {_first_line(error)}\n{self._report()}")
+                    self._failure = (
+                        "IL848",
+                        f"the store of the process group cannot be reached, so the process that keeps it is gone: {_first_line(error)}\n{self._report()}",
+                    )
             index, state, since = self.now
-            if self._failure is None and index >= 0 and time.monotonic() - since > self.timeout + 2 * BEAT and not self._raised:
+            if (
+                self._failure is None
+                and index >= 0
+                and time.monotonic() - since > self.timeout + 2 * BEAT
+                and not self._raised
+            ):
                 self.fail("IL848", f"rank {self.rank} has been in one operation for {self.timeout:g} s")
                 self._raised = False
             if self._failure is not None and not self._raised:
@@ -175,13 +199,22 @@ class Control:
         if self._raised or self._closed or self.now[0] < 0 or not self.exit_when_stuck:
             return
         code, text = self._failure
-        print(f"interlock.runtime: rank {self.rank} does not come back from {self.describe(self.now[0])} and is ended: {text} [{code}]", file=sys.stderr, flush=True)
+        print(
+            f"interlock.runtime: rank {self.rank} does not come back from {self.describe(self.now[0])} and is ended: {text} [{code}]",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(70)
 
     def _publish(self) -> None:
         index, state, since = self.now
         self._beats += 1
-        text = {"at": self.describe(index) if index >= 0 else "", "state": state, "for": round(time.monotonic() - since, 1), "beat": self._beats}
+        text = {
+            "at": self.describe(index) if index >= 0 else "",
+            "state": state,
+            "for": round(time.monotonic() - since, 1),
+            "beat": self._beats,
+        }
         with self._lock:
             self.store.set(f"at/{self.rank}", json.dumps(text))
 
@@ -191,21 +224,35 @@ class Control:
                 told = json.loads(self.store.get("failed"))
                 self._failure = (told[0], told[1])
             keys = [f"at/{r}" for r in range(self.ranks)]
-            there = [(r, json.loads(self.store.get(k))) for r, k in enumerate(keys) if r != self.rank and self.store.check([k])]
+            there = [
+                (r, json.loads(self.store.get(k)))
+                for r, k in enumerate(keys)
+                if r != self.rank and self.store.check([k])
+            ]
         for r, position in there:
             old = self._seen.get(r)
             if old is None or old[0]["beat"] != position["beat"]:
                 self._seen[r] = (position, time.monotonic())
 
     def _gone(self) -> list[int]:
-        return sorted(r for r, (p, moved) in self._seen.items() if time.monotonic() - moved > GONE and p["state"] != "has ended")
+        return sorted(
+            r
+            for r, (p, moved) in self._seen.items()
+            if time.monotonic() - moved > GONE and p["state"] != "has ended"
+        )
 
     def _inside_of(self) -> str:
         """The ranks that do not wait for others, where this rank does: they hold up the rest."""
         if not self.now[1].startswith("waits"):
             return ""
-        busy = [(r, p) for r, (p, moved) in self._seen.items() if p["state"] == "runs" and p["for"] + time.monotonic() - moved > self.timeout / 2]
-        return "".join(f"; rank {r} does not come out of {p['at']}" for r, p in sorted(busy, key=lambda b: b[0]))
+        busy = [
+            (r, p)
+            for r, (p, moved) in self._seen.items()
+            if p["state"] == "runs" and p["for"] + time.monotonic() - moved > self.timeout / 2
+        ]
+        return "".join(
+            f"; rank {r} does not come out of {p['at']}" for r, p in sorted(busy, key=lambda b: b[0])
+        )
 
     def _report(self) -> str:
         gone = self._gone()
@@ -213,7 +260,11 @@ class Control:
         lines = []
         for r in range(self.ranks):
             if r == self.rank:
-                here = {"at": self.describe(index) if index >= 0 else "", "state": state, "for": round(time.monotonic() - since, 1)}
+                here = {
+                    "at": self.describe(index) if index >= 0 else "",
+                    "state": state,
+                    "for": round(time.monotonic() - since, 1),
+                }
                 moved = time.monotonic()
             elif r in self._seen:
                 here, moved = self._seen[r]
@@ -221,13 +272,16 @@ class Control:
                 lines.append(f"  rank {r}: never seen")
                 continue
             long = here["for"] + (time.monotonic() - moved)
-            lines.append(f"  rank {r}: {'last seen, it ' * (r in gone)}{here['state']}{' ' * bool(here['at'])}{here['at']}, for {long:.1f} s")
+            lines.append(
+                f"  rank {r}: {'last seen, it ' * (r in gone)}{here['state']}{' ' * bool(here['at'])}{here['at']}, for {long:.1f} s"
+            )
         return "\n".join(lines)
 
 
 def store_of(store, name: str, timeout: float):
     """An own connection, so that a wait of the main thread holds up no watch."""
     import torch.distributed as dist
+
     try:
         own = store.clone()
     except Exception:

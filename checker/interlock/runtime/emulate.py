@@ -21,13 +21,20 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from ..lower.plan import read_back
-from ..program.facts import Facts
-from ..program.ir import TRANSFER, Kind, Program
-from .mail import Mail
+from interlock.lower.plan import read_back
+from interlock.program.facts import Facts
+from interlock.program.ir import TRANSFER, Kind, Program
+from interlock.runtime.mail import Mail
 
 SENDS = (Kind.SEND_F, Kind.SEND_B, Kind.SEND)
-WAITS_FOR = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B, Kind.W: Kind.RECV_B, Kind.WAIT_F: Kind.SEND_F, Kind.WAIT_B: Kind.SEND_B}
+WAITS_FOR = {
+    Kind.F: Kind.RECV_F,
+    Kind.B: Kind.RECV_B,
+    Kind.I: Kind.RECV_B,
+    Kind.W: Kind.RECV_B,
+    Kind.WAIT_F: Kind.SEND_F,
+    Kind.WAIT_B: Kind.SEND_B,
+}
 NEVER = float("inf")
 
 
@@ -38,7 +45,7 @@ class Part:
     row: int
     name: str
     peers: tuple[int, ...]
-    sends: bool | None                               # None: a collective
+    sends: bool | None  # None: a collective
     peer: int = -1
     size: int = 0
     seconds: float = 0.0
@@ -86,7 +93,9 @@ class Process:
 class Emulation:
     """One rank of one program. seconds[i], sizes[i]: how long row i takes (a transfer on its link), and its payload's bytes."""
 
-    def __init__(self, program: Program, model: str, seconds, sizes, process: Process, job: int, limit: float):
+    def __init__(
+        self, program: Program, model: str, seconds, sizes, process: Process, job: int, limit: float
+    ):
         self.program, self.model, self.process, self.job, self.limit = program, model, process, job, limit
         self.mail, self.rank = process.mail, process.mail.rank
         self.seconds, self.sizes = seconds, sizes
@@ -100,13 +109,19 @@ class Emulation:
         self.span: dict[int, list[float]] = {}
         o = program.order
         self.kind = [Kind(k) for k in o.kind.tolist()]
-        self.transfers: dict[tuple, list[int]] = {}                      # (kind, stage, mb), or the name of a named one -> rows of this rank
+        self.transfers: dict[
+            tuple, list[int]
+        ] = {}  # (kind, stage, mb), or the name of a named one -> rows of this rank
         for row in self.rows:
             if self.kind[row] in TRANSFER:
                 named = self.kind[row] in (Kind.SEND, Kind.RECV)
-                self.transfers.setdefault((int(o.name[row]),) if named else (self.kind[row], int(o.stage[row]), int(o.mb[row])), []).append(row)
+                self.transfers.setdefault(
+                    (int(o.name[row]),) if named else (self.kind[row], int(o.stage[row]), int(o.mb[row])), []
+                ).append(row)
         self.at = -1
-        self.told = self.moved = time.perf_counter()                     # when this rank last said how far it is, and when any rank last moved
+        self.told = self.moved = (
+            time.perf_counter()
+        )  # when this rank last said how far it is, and when any rank last moved
         self.seen = (-1, -1)
 
     # ---- the queues ------------------------------------------------------------------------------------------------------
@@ -123,7 +138,9 @@ class Emulation:
             if kind in TRANSFER:
                 sends = kind in SENDS
                 src, dst = (self.rank, peer) if sends else (peer, self.rank)
-                unit.parts.append(Part(row, name, (peer,), sends, peer, int(self.sizes[row]), float(self.seconds[row])))
+                unit.parts.append(
+                    Part(row, name, (peer,), sends, peer, int(self.sizes[row]), float(self.seconds[row]))
+                )
                 queues["edge", src, dst, comm] = None
                 if self.model == "pair":
                     queues[("group", comm) if grouped else ("pair", peer, comm)] = None
@@ -171,7 +188,15 @@ class Emulation:
 
     def _due(self) -> float:
         """When the next transfer that waits for nothing but time has taken what its link takes."""
-        return min((p.met + p.seconds for u in self.open for p in u.parts if p.ended < 0 <= p.met and (p.work is None or p.work.done())), default=NEVER)
+        return min(
+            (
+                p.met + p.seconds
+                for u in self.open
+                for p in u.parts
+                if p.ended < 0 <= p.met and (p.work is None or p.work.done())
+            ),
+            default=NEVER,
+        )
 
     # ---- the rank --------------------------------------------------------------------------------------------------------
 
@@ -220,7 +245,9 @@ class Emulation:
             return [self.of_row[r] for r in self.transfers.get((int(o.name[row]),), ()) if r in self.of_row]
         listed = self.transfers.get((WAITS_FOR.get(kind), int(o.stage[row]), int(o.mb[row])), ())
         # one that is listed later only is never come to: the operation waits for it before
-        return [self.of_row[r] for r in listed if r in self.of_row] or [Unit([Part(r, "", (), None)]) for r in listed]
+        return [self.of_row[r] for r in listed if r in self.of_row] or [
+            Unit([Part(r, "", (), None)]) for r in listed
+        ]
 
     def _until(self, ready: Callable[[], bool]) -> bool:
         """Waits; False once nothing of any rank has ended for `limit` seconds."""
@@ -247,7 +274,9 @@ class Emulation:
 def _names(facts: Facts) -> dict[int, tuple[str, int]]:
     """row -> (what both ends call it, the other rank): the i-th send of an edge meets its i-th receive, the k-th collective of a communicator that of the other members."""
     program, o = facts.program, facts.program.order
-    rank_of = lambda s, m: program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
+    rank_of = lambda s, m: (
+        program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
+    )
     fp, out, count = facts.footprint, {}, {}
     numbers: dict[tuple, int] = {}
     for row in range(facts.n):
@@ -275,20 +304,23 @@ def _names(facts: Facts) -> dict[int, tuple[str, int]]:
 
 # ---- processes -----------------------------------------------------------------------------------------------------------
 
+
 def worker(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> None:
     """Runs the jobs that come on standard input, one a line: {number, plain, ranks: the plan's lists, model, seconds, sizes, limit}; a line of result for each."""
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)                                                        # what libraries print is no result
+    os.dup2(2, 1)  # what libraries print is no result
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=120))
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=120)
+    )
     process = Process(Mail(rank, inbox, pipes))
     gc.collect()
-    gc.freeze()                                                          # what torch made is not looked through again: that takes 0.1 s, in the middle of a step
+    gc.freeze()  # what torch made is not looked through again: that takes 0.1 s, in the middle of a step
     gc.disable()
     print("{}", file=out, flush=True)
     for line in sys.stdin:
         print(json.dumps(_job(process, json.loads(line))), file=out, flush=True)
-    os._exit(0)                                                          # a transfer of a job that stopped may never end
+    os._exit(0)  # a transfer of a job that stopped may never end
 
 
 def _job(process: Process, job: dict) -> dict:
@@ -301,12 +333,16 @@ def _job(process: Process, job: dict) -> dict:
     parent = os.getppid()
     while not all(("here", r) in mail.heard[number] for r in emulation.others):
         mail.wait(1)
-        if os.getppid() != parent:                                       # it ended before it had told all
+        if os.getppid() != parent:  # it ended before it had told all
             os._exit(1)
     began = time.perf_counter()
     emulation.told = emulation.moved = began
     finished = emulation.run()
     mail.forget(number)
-    return {"finished": finished, "began": began, "span": {str(k): v for k, v in emulation.span.items()},
-            "at": program.show(emulation.at) if emulation.at >= 0 else "the end of its list",
-            "queue": [program.show(p.row) for u in emulation.open for p in u.parts if p.ended < 0][:8]}
+    return {
+        "finished": finished,
+        "began": began,
+        "span": {str(k): v for k, v in emulation.span.items()},
+        "at": program.show(emulation.at) if emulation.at >= 0 else "the end of its list",
+        "queue": [program.show(p.row) for u in emulation.open for p in u.parts if p.ended < 0][:8],
+    }

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ..cost.durations import Durations, NoTimes, durations, machine_of
-from ..cost.figures import duration, figures, percent
-from ..cost.simulate import simulate
-from ..cost.timeline import Timeline
-from ..files import write_whole
-from ..interchange.timeline import dumps
-from ..lower import backends
-from ..lower.actions import actions
-from ..lower.command import prepare
-from ..lower.plan import head
-from ..program.facts import Facts
-from ..program.ir import TRANSFER, Kind, Program
-from .pool import Pool
+from interlock.cli.lower import prepare
+from interlock.interchange.timeline import dumps
+from interlock.lower import backends
+from interlock.lower.actions import actions
+from interlock.lower.plan import head
+from interlock.program.facts import Facts
+from interlock.program.ir import TRANSFER, Kind, Program
+from interlock.runtime.pool import Pool
+from interlock.text.files import write_whole
+from interlock.timing.durations import Durations, NoTimes, durations, machine_of
+from interlock.timing.figures import duration, figures, percent
+from interlock.timing.simulate import simulate
+from interlock.timing.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,20 @@ class Measured:
     stands: tuple[str, ...] = ()
 
 
-def run(name: str, data: bytes, check_options, asked: Asked, output: Path | None, say: Callable[[str], None], complain: Callable[[str], None], terminal: dict) -> int:
+def run(
+    name: str,
+    data: bytes,
+    check_options,
+    asked: Asked,
+    output: Path | None,
+    say: Callable[[str], None],
+    complain: Callable[[str], None],
+    terminal: dict,
+) -> int:
     """Exit code: 0 it ran; 1 it stopped, or is not valid; 2 usage, no times; 3 not shown valid. Raises OSError."""
-    prepared = prepare(name, data, check_options, backends.find("torch"), asked.lowering, asked.schedule, complain, terminal)
+    prepared = prepare(
+        name, data, check_options, backends.find("torch"), asked.lowering, asked.schedule, complain, terminal
+    )
     if isinstance(prepared, int):
         return prepared
     source, lowered = prepared
@@ -61,12 +72,15 @@ def run(name: str, data: bytes, check_options, asked: Asked, output: Path | None
         complain(f"interlock: {error}\n")
         return 2
     if found.beside.any():
-        complain("interlock: an emulation runs reductions in a rank's order: write `blocking` in `replicas { .. }`\n")
+        complain(
+            "interlock: an emulation runs reductions in a rank's order: write `blocking` in `replicas { .. }`\n"
+        )
         return 2
     with Pool(program.ranks) as pool:
         expected = found
         if asked.calibrate:
-            from .calibrate import calibrate                             # it emulates
+            from interlock.runtime.calibrate import calibrate  # it emulates
+
             here = calibrate(pool, program.ranks)
             say(f"this machine: {here}\n")
             expected = here.durations(found, source.schedule.times, asked)
@@ -77,7 +91,9 @@ def run(name: str, data: bytes, check_options, asked: Asked, output: Path | None
     return 0 if measured.finished else 1
 
 
-def emulate(program: Program, found: Durations, asked: Asked = Asked(), model: str = "pair", pool: Pool | None = None) -> Measured:
+def emulate(
+    program: Program, found: Durations, asked: Asked = Asked(), model: str = "pair", pool: Pool | None = None
+) -> Measured:
     """One step, on as many processes as ranks: those of `pool`, or new ones. Raises OSError."""
     if pool is None:
         with Pool(program.ranks) as pool:
@@ -85,15 +101,24 @@ def emulate(program: Program, found: Durations, asked: Asked = Asked(), model: s
     o = program.order
     seconds = (found.row * 1e-9 * asked.scale).tolist()
     limit = max(asked.limit, 4 * max(seconds, default=0))
-    job = {"plain": head(program), "ranks": actions(program), "model": model, "seconds": seconds, "sizes": _sizes(program, found, asked.payload), "limit": limit}
+    job = {
+        "plain": head(program),
+        "ranks": actions(program),
+        "model": model,
+        "seconds": seconds,
+        "sizes": _sizes(program, found, asked.payload),
+        "limit": limit,
+    }
     results = pool.run(program.ranks, job, limit + 60 + 4 * found.row.sum() * 1e-9 * asked.scale)
     first = min(r["began"] for r in results)
     start, end = (np.full(len(o), -1, dtype=np.int64) for _ in range(2))
     for r in results:
         for row, (a, b) in r["span"].items():
             start[int(row)], end[int(row)] = ((x - first) / asked.scale * 1e9 for x in (a, b))
-    stands = tuple(f"rank {i}: {'has ended' if r['finished'] else 'stands before ' + r['at']}{'; in its queues: ' + ', '.join(r['queue']) if r['queue'] else ''}"
-                   for i, r in enumerate(results))
+    stands = tuple(
+        f"rank {i}: {'has ended' if r['finished'] else 'stands before ' + r['at']}{'; in its queues: ' + ', '.join(r['queue']) if r['queue'] else ''}"
+        for i, r in enumerate(results)
+    )
     return Measured(all(r["finished"] for r in results), Timeline(program, model, start, end), stands)
 
 
@@ -103,7 +128,11 @@ def _sizes(program: Program, found: Durations, part: float) -> list[int]:
     sizes = [0] * len(o)
     for row in np.flatnonzero(np.isin(o.kind, [int(k) for k in TRANSFER]) & (o.stage >= 0)).tolist():
         s, m = int(o.stage[row]), int(o.mb[row])
-        left = s if Kind(int(o.kind[row])) in (Kind.SEND_F, Kind.RECV_B) else int(facts.footprint.prev[facts.footprint.of[m], s])
+        left = (
+            s
+            if Kind(int(o.kind[row])) in (Kind.SEND_F, Kind.RECV_B)
+            else int(facts.footprint.prev[facts.footprint.of[m], s])
+        )
         sizes[row] = int(found.payload[found.kind_of[m], left] * part)
     return sizes
 
@@ -113,8 +142,13 @@ def report(name: str, predicted: Timeline, measured: Measured) -> str:
         return "\n".join([f"{name}: stopped", *(f"  {line}" for line in measured.stands)]) + "\n"
     a, b = figures(predicted), figures(measured.timeline)
     error = abs(b.makespan - a.makespan) / a.makespan if a.makespan else 0
-    lines = [f"{name}: measured {duration(b.makespan)}, predicted {duration(a.makespan)}: {error:.2%} apart",
-             f"  bubble {percent(b.bubble)}, predicted {percent(a.bubble)}", "  rank  idle, predicted            exposed communication, predicted"]
+    lines = [
+        f"{name}: measured {duration(b.makespan)}, predicted {duration(a.makespan)}: {error:.2%} apart",
+        f"  bubble {percent(b.bubble)}, predicted {percent(a.bubble)}",
+        "  rank  idle, predicted            exposed communication, predicted",
+    ]
     for r, (x, y) in enumerate(zip(a.ranks, b.ranks)):
-        lines.append(f"  {r:>4}  {duration(y.bubble):>10}, {duration(x.bubble):<15}  {duration(y.exposed):>10}, {duration(x.exposed)}")
+        lines.append(
+            f"  {r:>4}  {duration(y.bubble):>10}, {duration(x.bubble):<15}  {duration(y.exposed):>10}, {duration(x.exposed)}"
+        )
     return "\n".join(lines) + "\n"

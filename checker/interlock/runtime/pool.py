@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-START = 120.0                   # seconds that the processes may take to start
+START = 120.0  # seconds that the processes may take to start
 
 
 class Pool:
@@ -28,14 +28,36 @@ class Pool:
         self.folder = tempfile.TemporaryDirectory()
         path = Path(self.folder.name)
         root = str(Path(__file__).parents[2])
-        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
+        env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
         pipes = [os.pipe() for _ in range(self.ranks)]
         ends = [w for _, w in pipes]
         try:
             for r, (inbox, _) in enumerate(pipes):
-                command = [sys.executable, "-m", "interlock.runtime.emulate_worker", r, self.ranks, path / "store", inbox, *ends]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "interlock.runtime.emulate_worker",
+                    r,
+                    self.ranks,
+                    path / "store",
+                    inbox,
+                    *ends,
+                ]
                 with open(path / f"{r}.log", "wb") as log:
-                    self.processes.append(subprocess.Popen([str(x) for x in command], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, pass_fds=(inbox, *ends)))
+                    self.processes.append(
+                        subprocess.Popen(
+                            [str(x) for x in command],
+                            env=env,
+                            stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE,
+                            stderr=log,
+                            pass_fds=(inbox, *ends),
+                        )
+                    )
                 self.rest.append(b"")
         except BaseException:
             self.__exit__()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.distributed as dist
 
-from .control import Control
+from interlock.runtime.control import Control
 
 
 class Reducer:
@@ -16,14 +16,29 @@ class Reducer:
     A gradient that is not there counts as zero: every member of a group enters, whatever it computed (R-RANK).
     """
 
-    def __init__(self, control: Control, groups: Sequence, data_group=None, average: bool = True, host_waits: bool = True):
-        self.control, self.groups, self.data_group, self.average, self.host_waits = control, groups, data_group, average, host_waits
+    def __init__(
+        self,
+        control: Control,
+        groups: Sequence,
+        data_group=None,
+        average: bool = True,
+        host_waits: bool = True,
+    ):
+        self.control, self.groups, self.data_group, self.average, self.host_waits = (
+            control,
+            groups,
+            data_group,
+            average,
+            host_waits,
+        )
 
     def stage(self, parameters: Sequence[torch.nn.Parameter], replicated: bool, comm: int = 0) -> None:
         if replicated and self.groups[comm] is not None:
             self._sum(parameters, self.groups[comm])
         if self.data_group is not None:
-            self._sum(parameters, self.data_group, 1 / dist.get_world_size(self.data_group) if self.average else 1)
+            self._sum(
+                parameters, self.data_group, 1 / dist.get_world_size(self.data_group) if self.average else 1
+            )
 
     def tie(self, parameters: Sequence[torch.nn.Parameter], comm: int) -> None:
         """Each rank's copies of one parameter, all of one shape: their sum, and then the sum over the ranks, in each."""
@@ -46,7 +61,9 @@ class Reducer:
                 p.grad = part.view_as(p).clone()
 
     def _all_reduce(self, tensor: torch.Tensor, group) -> None:
-        work = self.control.begin(lambda: dist.all_reduce(tensor, dist.ReduceOp.SUM, group=group, async_op=True))
+        work = self.control.begin(
+            lambda: dist.all_reduce(tensor, dist.ReduceOp.SUM, group=group, async_op=True)
+        )
         if self.host_waits:
             self.control.wait(work.wait, "waits for the other ranks in")
         else:

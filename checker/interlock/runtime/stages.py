@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .errors import RunError
+from interlock.runtime.errors import RunError
 
 
 @dataclass
@@ -27,13 +27,23 @@ class StageRunner:
 
     def __init__(self, number: int, module: Callable, trainable: bool):
         self.number, self.module = number, module
-        self.parameters = [p for p in module.parameters() if p.requires_grad] if isinstance(module, torch.nn.Module) else []
+        self.parameters = (
+            [p for p in module.parameters() if p.requires_grad] if isinstance(module, torch.nn.Module) else []
+        )
         self.stashes: dict[int, Stash] = {}
         if trainable != bool(self.parameters):
-            has, plan = ("trainable parameters" if self.parameters else "none"), ("trains" if trainable else "has frozen")
-            raise RunError("IL849", f"stage {number}: the module has {has}, and the plan {plan} it: set requires_grad as the schedule's `freeze` says, or lower it again")
+            has, plan = (
+                ("trainable parameters" if self.parameters else "none"),
+                ("trains" if trainable else "has frozen"),
+            )
+            raise RunError(
+                "IL849",
+                f"stage {number}: the module has {has}, and the plan {plan} it: set requires_grad as the schedule's `freeze` says, or lower it again",
+            )
 
-    def forward(self, a: dict, payload: Sequence[torch.Tensor], tracked: Sequence[bool], args: Sequence, kwargs: dict) -> list[torch.Tensor]:
+    def forward(
+        self, a: dict, payload: Sequence[torch.Tensor], tracked: Sequence[bool], args: Sequence, kwargs: dict
+    ) -> list[torch.Tensor]:
         """`payload`: what the stage before gave; tracked[i]: whether it carries a gradient. Gates: back, cross."""
         inputs = []
         for t, needs in zip(payload, tracked):
@@ -43,17 +53,24 @@ class StageRunner:
             result = self.module(*inputs, *args, **kwargs)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if not all(isinstance(t, torch.Tensor) for t in outputs) and a["to"] != "loss":
-            raise TypeError(f"stage {self.number} gave {', '.join(type(t).__name__ for t in outputs)}: a payload is a tensor or a tuple of tensors")
+            raise TypeError(
+                f"stage {self.number} gave {', '.join(type(t).__name__ for t in outputs)}: a payload is a tensor or a tuple of tensors"
+            )
         tracked = any(isinstance(t, torch.Tensor) and t.requires_grad for t in outputs)
         if tracked != a["back"]:
-            raise RunError("IL849", f"stage {self.number} gives {'an output with' if tracked else 'outputs without'} a gradient, and by the plan it has {'none' if tracked else 'one'}: "
-                           "the module's trainable parameters are not those of the schedule")
+            raise RunError(
+                "IL849",
+                f"stage {self.number} gives {'an output with' if tracked else 'outputs without'} a gradient, and by the plan it has {'none' if tracked else 'one'}: "
+                "the module's trainable parameters are not those of the schedule",
+            )
         self.stashes[a["mb"]] = Stash(inputs, outputs, result=result)
         return outputs
 
     def loss(self, a: dict, loss_fn: Callable, target) -> torch.Tensor:
         stash = self.stashes[a["mb"]]
-        with torch.set_grad_enabled(any(isinstance(t, torch.Tensor) and t.requires_grad for t in stash.outputs)):
+        with torch.set_grad_enabled(
+            any(isinstance(t, torch.Tensor) and t.requires_grad for t in stash.outputs)
+        ):
             stash.loss = loss_fn(stash.result, *(() if target is None else (target,)))
         stash.result = None
         return stash.loss
@@ -83,7 +100,11 @@ class StageRunner:
         asked = [t for t in stash.inputs if t.requires_grad]
         if not asked or not stash.roots:
             return [None] * len(stash.inputs)
-        found = iter(torch.autograd.grad(stash.roots, asked, stash.gradients, retain_graph=not a.get("drop", False), allow_unused=True))
+        found = iter(
+            torch.autograd.grad(
+                stash.roots, asked, stash.gradients, retain_graph=not a.get("drop", False), allow_unused=True
+            )
+        )
         return [next(found) if t.requires_grad else None for t in stash.inputs]
 
     def backward_weight(self, a: dict) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from .control import Control
-from .errors import RunError
+from interlock.runtime.control import Control
+from interlock.runtime.errors import RunError
 
 SENDS = ("SEND_F", "SEND_B")
 
@@ -50,20 +50,38 @@ def key_of(action: dict) -> tuple[str, int, int]:
 
 
 def meta_of(tensors: Sequence[torch.Tensor | None]) -> list:
-    return [None if t is None else [str(t.dtype).removeprefix("torch."), list(t.shape), t.requires_grad] for t in tensors]
+    return [
+        None if t is None else [str(t.dtype).removeprefix("torch."), list(t.shape), t.requires_grad]
+        for t in tensors
+    ]
 
 
 class Wire:
     """`groups[c]`: the process group of communicator c; `world[r]`: the global rank of the plan's rank r."""
 
-    def __init__(self, control: Control, groups, world: Sequence[int], device: torch.device, dynamic: bool, host_waits: bool):
-        self.control, self.groups, self.world, self.device, self.dynamic, self.host_waits = control, groups, world, device, dynamic, host_waits
-        self.known: dict[tuple, list] = {}               # payload -> what it is made of, as its first sender said
-        self.pending: list[Unit] = []                    # units that stand behind one whose description has not come
+    def __init__(
+        self,
+        control: Control,
+        groups,
+        world: Sequence[int],
+        device: torch.device,
+        dynamic: bool,
+        host_waits: bool,
+    ):
+        self.control, self.groups, self.world, self.device, self.dynamic, self.host_waits = (
+            control,
+            groups,
+            world,
+            device,
+            dynamic,
+            host_waits,
+        )
+        self.known: dict[tuple, list] = {}  # payload -> what it is made of, as its first sender said
+        self.pending: list[Unit] = []  # units that stand behind one whose description has not come
         self.sent: dict[tuple, Unit] = {}
         self.coming: dict[tuple, tuple[Unit, Leg]] = {}
         self.step = 0
-        control.progress = self.progress                 # what another queue holds up is posted whatever this rank waits for
+        control.progress = self.progress  # what another queue holds up is posted whatever this rank waits for
 
     def start_step(self) -> None:
         self.step += 1
@@ -86,7 +104,9 @@ class Wire:
         self.pending.append(unit)
         self.progress()
 
-    def receive(self, action: dict, expected: Sequence[torch.Tensor] | None = None) -> tuple[list[torch.Tensor | None], list]:
+    def receive(
+        self, action: dict, expected: Sequence[torch.Tensor] | None = None
+    ) -> tuple[list[torch.Tensor | None], list]:
         """Waits for the payload that a RECV asked for, with what its sender said of it. `expected`: tensors whose gradients it must fit."""
         key = (action["do"][-1], action["other"], action["mb"])
         if key not in self.coming:
@@ -106,7 +126,9 @@ class Wire:
         for name in list(self.sent):
             self.end_send(*name)
         while self.pending:
-            self.control.until(lambda: self.progress() or not self.pending, "waits for the description of a payload in")
+            self.control.until(
+                lambda: self.progress() or not self.pending, "waits for the description of a payload in"
+            )
 
     def progress(self) -> bool:
         """Posts every unit that no earlier one of its queues holds up."""
@@ -135,7 +157,10 @@ class Wire:
             with self.control._lock:
                 self.control.store.set(self._name(leg.key), json.dumps(leg.meta))
         elif known != leg.meta:
-            raise RunError("IL847", f"sends {show(leg.meta)}, and sent {show(known)} before: give the Runner dynamic_shapes=True if shapes vary from step to step")
+            raise RunError(
+                "IL847",
+                f"sends {show(leg.meta)}, and sent {show(known)} before: give the Runner dynamic_shapes=True if shapes vary from step to step",
+            )
 
     def _described(self, unit: Unit) -> bool:
         for leg in unit.legs:
@@ -154,14 +179,25 @@ class Wire:
         operations = []
         for leg in unit.legs:
             if not leg.sends:
-                leg.tensors = [None if e is None else torch.empty(e[1], dtype=_wire_type(getattr(torch, e[0])), device=self.device) for e in leg.meta]
+                leg.tensors = [
+                    None
+                    if e is None
+                    else torch.empty(e[1], dtype=_wire_type(getattr(torch, e[0])), device=self.device)
+                    for e in leg.meta
+                ]
             for t in leg.tensors:
                 if t is not None:
                     t = _to_wire(t) if leg.sends else t
                     unit.held.append(t)
                     operations.append((dist.isend if leg.sends else dist.irecv, t, self.world[leg.peer]))
         if unit.grouped and operations:
-            unit.works = list(self.control.begin(lambda: dist.batch_isend_irecv([dist.P2POp(f, t, peer, group=group) for f, t, peer in operations])))
+            unit.works = list(
+                self.control.begin(
+                    lambda: dist.batch_isend_irecv(
+                        [dist.P2POp(f, t, peer, group=group) for f, t, peer in operations]
+                    )
+                )
+            )
         else:
             unit.works = self.control.begin(lambda: [f(t, peer, group=group) for f, t, peer in operations])
 
@@ -183,9 +219,13 @@ class Wire:
 
     def _fits(self, leg: Leg, outputs: Sequence[torch.Tensor]) -> None:
         asked = meta_of(outputs)
-        wrong = len(asked) != len(leg.meta) or any(g is not None and (g[:2] != o[:2] or not o[2]) for g, o in zip(leg.meta, asked))
+        wrong = len(asked) != len(leg.meta) or any(
+            g is not None and (g[:2] != o[:2] or not o[2]) for g, o in zip(leg.meta, asked)
+        )
         if wrong:
-            raise RunError("IL847", f"receives gradients {show(leg.meta)} from rank {leg.peer} for outputs {show(asked)}")
+            raise RunError(
+                "IL847", f"receives gradients {show(leg.meta)} from rank {leg.peer} for outputs {show(asked)}"
+            )
 
 
 def show(meta: list) -> str:
@@ -193,7 +233,7 @@ def show(meta: list) -> str:
 
 
 def _wire_type(dtype: torch.dtype) -> torch.dtype:
-    return torch.uint8 if dtype is torch.bool else dtype           # HCCL sends no bool
+    return torch.uint8 if dtype is torch.bool else dtype  # HCCL sends no bool
 
 
 def _to_wire(t: torch.Tensor) -> torch.Tensor:

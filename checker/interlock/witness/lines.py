@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..program.facts import IS_TRANSFER
-from ..program.ir import Kind, Program
-from .story import name
-from .walk import Leg, legs
+from interlock.program.facts import IS_TRANSFER
+from interlock.program.ir import Kind, Program
+from interlock.witness.story import name
+from interlock.witness.walk import Leg, legs
 
-MOST_RANKS = 8                    # lines of ranks, and of arrows
-MOST_AFTER = 400                  # operations looked at beyond the point where a rank stops
-MOST_BEFORE = 60                  # and before it
-ROOM_BEFORE = 14                  # columns kept for what came before the bar
+MOST_RANKS = 8  # lines of ranks, and of arrows
+MOST_AFTER = 400  # operations looked at beyond the point where a rank stops
+MOST_BEFORE = 60  # and before it
+ROOM_BEFORE = 14  # columns kept for what came before the bar
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,17 @@ def picture(program: Program, done: Iterable[int], walk, width: int, *, box: boo
     ended = _ended(program, done)
     on_walk = {int(n) for a, _, b in walk for what, n in (a, b) if what == "op"}
     ranks = sorted({leg.rank for leg in circle})
-    shown = ranks if len(ranks) <= MOST_RANKS else sorted({leg.rank for leg in circle[:MOST_RANKS - 1]} | {circle[-1].rank})
+    shown = (
+        ranks
+        if len(ranks) <= MOST_RANKS
+        else sorted({leg.rank for leg in circle[: MOST_RANKS - 1]} | {circle[-1].rank})
+    )
     bar, arrow = ("┃", "─▶") if box else ("|", "-->")
     digits = len(str(max(shown)))
     lines = [_line(program, r, ended, on_walk, bar, f"rank {r:>{digits}}  ", width) for r in shown]
-    legend = [f"left of {bar}: done", "[ ]: in the circle"] + (["( ): done as well"] if any(" (" in line for line in lines) else [])
+    legend = [f"left of {bar}: done", "[ ]: in the circle"] + (
+        ["( ): done as well"] if any(" (" in line for line in lines) else []
+    )
     lines += ["", *_arrows(program, circle, arrow, width), *_others(program, ended, ranks, len(shown))]
     return [*lines, "", ", ".join(legend)]
 
@@ -53,13 +59,17 @@ def _ended(program: Program, done: Iterable[int]) -> np.ndarray:
     return ended
 
 
-def _line(program: Program, rank: int, ended: np.ndarray, on_walk: set[int], bar: str, head: str, width: int) -> str:
-    a, b = (int(x) for x in program.order.start[rank:rank + 2])
+def _line(
+    program: Program, rank: int, ended: np.ndarray, on_walk: set[int], bar: str, head: str, width: int
+) -> str:
+    a, b = (int(x) for x in program.order.start[rank : rank + 2])
     open_ = np.flatnonzero(~ended[a:b])
     stop = _head(program, a + int(open_[0])) if len(open_) else b
     marked = [r for r in on_walk if a <= r < b]
     last = _tail(program, max([stop, *marked]), b)
-    before = _tokens(program, range(max(a, _head(program, max(a, stop - MOST_BEFORE))), stop), ended, on_walk, False)
+    before = _tokens(
+        program, range(max(a, _head(program, max(a, stop - MOST_BEFORE))), stop), ended, on_walk, False
+    )
     after = _tokens(program, _window(stop, last, on_walk), ended, on_walk, True) if stop < b else []
     room = width - len(head) - len(" |  ...")
     tail, more = _fit(after, max(room - min(ROOM_BEFORE, _length(before)), 12), last + 1 < b)
@@ -94,7 +104,9 @@ def _window(stop: int, last: int, on_walk: set[int]) -> list[int]:
     return out
 
 
-def _tokens(program: Program, rows: Iterable[int], ended: np.ndarray, on_walk: set[int], beyond: bool) -> list[Token]:
+def _tokens(
+    program: Program, rows: Iterable[int], ended: np.ndarray, on_walk: set[int], beyond: bool
+) -> list[Token]:
     """Operations, launches and overlaps as words. `beyond` the bar what is done is put in parentheses."""
     o, out, open_, inner, hit = program.order, [], -1, [], False
 
@@ -134,7 +146,9 @@ def _length(tokens: list[Token]) -> int:
 def _fit(tokens: list[Token], room: int, more: bool) -> tuple[str, str]:
     """The tokens beyond the bar: plain ones give way to `...` from the right, marked ones stay."""
     if _length(tokens) > room:
-        tokens = [Token(_short(t.text), t.marked) if t.marked and len(t.text) > room // 2 else t for t in tokens]
+        tokens = [
+            Token(_short(t.text), t.marked) if t.marked and len(t.text) > room // 2 else t for t in tokens
+        ]
     drop = [i for i, t in enumerate(tokens) if not t.marked]
     keep = [True] * len(tokens)
     while drop and _length(_joined(tokens, keep)) > room:
@@ -161,7 +175,10 @@ def _short(launch: str) -> str:
     if not launch.startswith(("{", "overlap(")):
         return launch
     words = launch.strip("{} ").removeprefix("overlap(").removesuffix(")").split(" ")
-    text = " ".join(t.text for t in _joined([Token(w, w.startswith("[")) for w in words], [w.startswith("[") for w in words]))
+    text = " ".join(
+        t.text
+        for t in _joined([Token(w, w.startswith("[")) for w in words], [w.startswith("[") for w in words])
+    )
     return f"{{ {text} }}" if launch.startswith("{") else f"overlap({text})"
 
 
@@ -203,9 +220,16 @@ def _others(program: Program, ended: np.ndarray, circle: list[int], shown: int) 
     left = behind[start[1:]] - behind[start[:-1]]
     others = [r for r in range(program.ranks) if r not in set(circle)]
     finished = sum(1 for r in others if left[r] == 0)
-    parts = [(len(circle) - shown, "in the circle"), (len(others) - finished, "stopped too"), (finished, "finished")]
+    parts = [
+        (len(circle) - shown, "in the circle"),
+        (len(others) - finished, "stopped too"),
+        (finished, "finished"),
+    ]
     parts = [(count, what) for count, what in parts if count]
     if not parts:
         return []
     count = sum(c for c, _ in parts)
-    return [f"{count} other rank{'s' if count > 1 else ''}: " + ", ".join(what if c == count else f"{c} {what}" for c, what in parts)]
+    return [
+        f"{count} other rank{'s' if count > 1 else ''}: "
+        + ", ".join(what if c == count else f"{c} {what}" for c, what in parts)
+    ]

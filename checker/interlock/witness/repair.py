@@ -7,17 +7,17 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ..engine.graph import solve
-from ..program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
-from ..program.ir import Communicator, Kind, Order, Program
-from ..rules import communication, dependency
-from ..rules.waits import wait_graph
-from .walk import Leg, legs
+from interlock.engine.graph import solve
+from interlock.program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
+from interlock.program.ir import Communicator, Kind, Order, Program
+from interlock.rules import communication, dependency
+from interlock.rules.waits import wait_graph
+from interlock.witness.walk import Leg, legs
 
-MOST_ROWS = 12_000               # a larger program is not tried
-MOST_BETWEEN = 2_000             # operations a move may pass
+MOST_ROWS = 12_000  # a larger program is not tried
+MOST_BETWEEN = 2_000  # operations a move may pass
 MOST_LEGS = 8
-MOST_TRIED, MOST_WORK = 40, 200_000      # programs tried, and their rows all together
+MOST_TRIED, MOST_WORK = 40, 200_000  # programs tried, and their rows all together
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ def repair(facts: Facts, model: str, circle: list[Leg]) -> str:
         again, left = _tried(change, model, before, budget)
         budget = left
         if again is not None and again >= 0:
-            whole[change.shape] = change.text + (f" (and likewise at {again} more place{'s' if again > 1 else ''})" if again else "")
+            whole[change.shape] = change.text + (
+                f" (and likewise at {again} more place{'s' if again > 1 else ''})" if again else ""
+            )
         elif again is not None:
             part.append(change.text)
         if len(whole) == 2:
@@ -69,7 +71,9 @@ def _tried(change: Change, model: str, before: int, budget: int) -> tuple[int | 
         if solution.acyclic:
             return again, budget
         circle = legs(program, solution.walk)[:MOST_LEGS]
-        following = next((c for c in _changes(facts, circle, change.shape) if c.rank in (change.rank, None)), None)
+        following = next(
+            (c for c in _changes(facts, circle, change.shape) if c.rank in (change.rank, None)), None
+        )
         if following is None:
             return -1, budget
         program, again = following.program, again + 1
@@ -87,7 +91,15 @@ def _errors(facts: Facts, model: str) -> int:
     found = [f for f in dependency.check(facts) if f.is_error]
     if not facts.program.inserted:
         transfers = communication.Transfers(facts)
-        found += [f for rule in (communication.check(facts, transfers), communication.grouped_alike(facts, transfers, model)) for f in rule if f.is_error]
+        found += [
+            f
+            for rule in (
+                communication.check(facts, transfers),
+                communication.grouped_alike(facts, transfers, model),
+            )
+            for f in rule
+            if f.is_error
+        ]
     return len(found)
 
 
@@ -99,7 +111,9 @@ def _changes(facts: Facts, circle: list[Leg], shape: str = "") -> Iterator[Chang
         for leg in circle:
             moved = needs.moved(leg.stop, leg.owed)
             if moved:
-                yield Change(_move_text(facts, leg, moved), "move", _moved(p, moved, needs.head(leg.stop)), leg.rank)
+                yield Change(
+                    _move_text(facts, leg, moved), "move", _moved(p, moved, needs.head(leg.stop)), leg.rank
+                )
     if p.inserted:
         return
     if shape in ("", "communicator"):
@@ -120,9 +134,15 @@ class _Needs:
         same = np.flatnonzero(facts.rank[edges.src] == facts.rank[edges.dst])
         index = same[np.argsort(edges.dst[same], kind="stable")]
         self.src, self.dst = edges.src[index], edges.dst[index]
-        self.recv = {Kind.F: facts.first(Kind.RECV_F)} | dict.fromkeys((Kind.B, Kind.I, Kind.W), facts.first(Kind.RECV_B))
-        self.made = {Kind.SEND_F: facts.first_F, Kind.SEND_B: facts.first_X,
-                     Kind.WAIT_F: facts.first(Kind.SEND_F), Kind.WAIT_B: facts.first(Kind.SEND_B)}
+        self.recv = {Kind.F: facts.first(Kind.RECV_F)} | dict.fromkeys(
+            (Kind.B, Kind.I, Kind.W), facts.first(Kind.RECV_B)
+        )
+        self.made = {
+            Kind.SEND_F: facts.first_F,
+            Kind.SEND_B: facts.first_X,
+            Kind.WAIT_F: facts.first(Kind.SEND_F),
+            Kind.WAIT_B: facts.first(Kind.SEND_B),
+        }
 
     def head(self, row: int) -> int:
         """The first row of the launch or overlap a row is in."""
@@ -179,7 +199,9 @@ def _move_text(facts: Facts, leg: Leg, moved: list[int]) -> str:
     show = facts.program.show
     computes = [r for r in moved if IS_COMPUTE[facts.kind[r]]]
     if computes:
-        stay = next((r for r in range(leg.stop, leg.owed) if IS_COMPUTE[facts.kind[r]] and r not in moved), leg.stop)
+        stay = next(
+            (r for r in range(leg.stop, leg.owed) if IS_COMPUTE[facts.kind[r]] and r not in moved), leg.stop
+        )
         return f"run {show(computes[-1])} before {show(stay)} on rank {leg.rank}"
     return f"put {show(leg.owed)} before {show(leg.stop)} on rank {leg.rank}"
 
@@ -190,7 +212,9 @@ def _columns(order: Order) -> dict[str, np.ndarray]:
 
 def _moved(program: Program, moved: list[int], before: int) -> Program:
     n = len(program.order)
-    index = np.concatenate([np.arange(before), moved, np.setdiff1d(np.arange(before, n), moved, assume_unique=True)]).astype(np.int64)
+    index = np.concatenate(
+        [np.arange(before), moved, np.setdiff1d(np.arange(before, n), moved, assume_unique=True)]
+    ).astype(np.int64)
     columns = {k: v if k == "start" else v[index] for k, v in _columns(program.order).items()}
     return program.with_order(_renumbered(columns))
 
@@ -220,8 +244,13 @@ def _grouped(facts: Facts, circle: list[Leg], needs: _Needs) -> Iterator[Change]
         launch[[stop, owed]] = launch.max() + 1 + number
         changed = _moved(changed.with_order(Order(**columns | {"launch": launch})), [owed], stop)
     ranks = "" if len(pairs) > 3 else "; ".join(f"{p.show(a)} and {p.show(b)}" for a, b in pairs)
-    yield Change(f"put each of these pairs in one launch {{ }}: {ranks}" if ranks else "put what each rank sends and receives here in one launch { }",
-                 "group", changed)
+    yield Change(
+        f"put each of these pairs in one launch {{ }}: {ranks}"
+        if ranks
+        else "put what each rank sends and receives here in one launch { }",
+        "group",
+        changed,
+    )
 
 
 def _own_communicator(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
@@ -232,20 +261,31 @@ def _own_communicator(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
     tried = set()
     for leg in circle:
         ends = (leg.stop, leg.owed)
-        if leg.stop == leg.owed or not IS_TRANSFER[facts.kind[list(ends)]].all() or facts.comm[leg.stop] != facts.comm[leg.owed]:
+        if (
+            leg.stop == leg.owed
+            or not IS_TRANSFER[facts.kind[list(ends)]].all()
+            or facts.comm[leg.stop] != facts.comm[leg.owed]
+        ):
             continue
         first, second = (_boundary(facts, row) for row in ends)
         if first == second or -1 in (*first, *second) or second in tried:
             continue
         tried.add(second)
         a, b = second
-        rows = [r for r in np.flatnonzero(IS_TRANSFER[facts.kind] & np.isin(facts.stage, second)).tolist() if _boundary(facts, r) == second]
+        rows = [
+            r
+            for r in np.flatnonzero(IS_TRANSFER[facts.kind] & np.isin(facts.stage, second)).tolist()
+            if _boundary(facts, r) == second
+        ]
         comm = facts.comm.copy()
         comm[rows] = len(p.communicators)
         ranks = sorted({int(facts.rank[r]) for r in rows})
         order = Order(**_columns(p.order) | {"comm": comm})
-        yield Change(f"give the transfers between stages {a} and {b} a communicator of their own ({p.show(rows[0]).split('@')[0]}@{fresh})", "communicator",
-                     replace(p, order=order, communicators=(*p.communicators, Communicator(fresh, tuple(ranks)))))
+        yield Change(
+            f"give the transfers between stages {a} and {b} a communicator of their own ({p.show(rows[0]).split('@')[0]}@{fresh})",
+            "communicator",
+            replace(p, order=order, communicators=(*p.communicators, Communicator(fresh, tuple(ranks)))),
+        )
 
 
 def _own_direction(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
@@ -253,20 +293,37 @@ def _own_direction(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
     p = facts.program
     for leg in circle:
         a, b = leg.stop, leg.owed
-        if a == b or facts.comm[a] == 0 or facts.comm[a] != facts.comm[b] or facts.peer[a] != facts.peer[b] \
-                or {int(facts.kind[a]), int(facts.kind[b])} != {int(Kind.SEND), int(Kind.RECV)}:
+        if (
+            a == b
+            or facts.comm[a] == 0
+            or facts.comm[a] != facts.comm[b]
+            or facts.peer[a] != facts.peer[b]
+            or {int(facts.kind[a]), int(facts.kind[b])} != {int(Kind.SEND), int(Kind.RECV)}
+        ):
             continue
         send = a if IS_SEND[facts.kind[a]] else b
         source, destination = int(facts.rank[send]), int(facts.peer[send])
         old = p.communicators[facts.comm[send]]
         one_way = (facts.comm == facts.comm[send]) & (
             (facts.kind == Kind.SEND) & (facts.rank == source) & (facts.peer == destination)
-            | (facts.kind == Kind.RECV) & (facts.rank == destination) & (facts.peer == source))
+            | (facts.kind == Kind.RECV) & (facts.rank == destination) & (facts.peer == source)
+        )
         comm = facts.comm.copy()
         comm[one_way] = len(p.communicators)
-        fresh = next(n for n in (f"{old.name}{i}" for i in range(2, len(p.communicators) + 3)) if n not in {c.name for c in p.communicators})
-        yield Change(f"give what rank {source} sends to rank {destination} a communicator of its own ({p.show(send).split('@')[0]}@{fresh})", "communicator",
-                     replace(p, order=Order(**_columns(p.order) | {"comm": comm}), communicators=(*p.communicators, Communicator(fresh, old.ranks))))
+        fresh = next(
+            n
+            for n in (f"{old.name}{i}" for i in range(2, len(p.communicators) + 3))
+            if n not in {c.name for c in p.communicators}
+        )
+        yield Change(
+            f"give what rank {source} sends to rank {destination} a communicator of its own ({p.show(send).split('@')[0]}@{fresh})",
+            "communicator",
+            replace(
+                p,
+                order=Order(**_columns(p.order) | {"comm": comm}),
+                communicators=(*p.communicators, Communicator(fresh, old.ranks)),
+            ),
+        )
 
 
 def _ungrouped(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
@@ -280,7 +337,14 @@ def _ungrouped(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
         return
     where = grouped & np.isin(facts.launch, list(launches))
     inside = " ".join(p.show(r) for r in np.flatnonzero(facts.launch == min(launches)).tolist()[:4])
-    some = f"take the launch {{ {inside} }} apart" if len(launches) == 1 else "take the launches { } of this circle apart"
-    for text, rows in ((some, where), ("group no transfer at all, or both ends of every transfer alike", grouped)):
+    some = (
+        f"take the launch {{ {inside} }} apart"
+        if len(launches) == 1
+        else "take the launches { } of this circle apart"
+    )
+    for text, rows in (
+        (some, where),
+        ("group no transfer at all, or both ends of every transfer alike", grouped),
+    ):
         launch = np.where(rows, -1, facts.launch)
         yield Change(text, "ungroup", p.with_order(_renumbered(_columns(p.order) | {"launch": launch})))

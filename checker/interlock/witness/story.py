@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..program.facts import HAS_MICROBATCH, IS_SEND, IS_TRANSFER, Facts
-from ..program.ir import Kind, Program
-from ..rules.finding import Finding, Mark
-from .repair import repair
-from .walk import Event, Leg, legs, members, rank_of, row_of
+from interlock.program.facts import HAS_MICROBATCH, IS_SEND, IS_TRANSFER, Facts
+from interlock.program.ir import Kind, Program
+from interlock.text.finding import Finding, Mark
+from interlock.witness.repair import repair
+from interlock.witness.walk import Event, Leg, legs, members, rank_of, row_of
 
-MOST_MARKED = 6                             # legs of a circle that get marks of their own
+MOST_MARKED = 6  # legs of a circle that get marks of their own
 SHOWN_IN_A_LAUNCH = 4
 
 
@@ -20,33 +20,61 @@ def deadlock(facts: Facts, model: str, walk, shortest: bool) -> Finding:
     """IL402 of a program with written transfers, IL307 of one with inserted ones, told from its closed walk."""
     circle = legs(facts.program, walk)
     cause = _cause([leg.rank for leg in circle])
-    data = {"model": model, "cause": cause, "ranks": _distinct([leg.rank for leg in circle]), "shortest": shortest,
-            "story": list(story(facts, model, walk))}
+    data = {
+        "model": model,
+        "cause": cause,
+        "ranks": _distinct([leg.rank for leg in circle]),
+        "shortest": shortest,
+        "story": list(story(facts, model, walk)),
+    }
     marks = tuple(_marks(facts, circle))
     help = repair(facts, model, circle)
     if facts.program.inserted:
         across = _list("rank", data["ranks"])
         help += _warmup(facts, circle)
-        return Finding("IL307", "R-DEP-6", f"a cyclic wait across {across}, under every model", marks, help, walk=tuple(walk), data=data)
-    return Finding("IL402", "R-COM-3", f"deadlock under `{model}`: {cause}", marks, help, walk=tuple(walk), data=data)
+        return Finding(
+            "IL307",
+            "R-DEP-6",
+            f"a cyclic wait across {across}, under every model",
+            marks,
+            help,
+            walk=tuple(walk),
+            data=data,
+        )
+    return Finding(
+        "IL402", "R-COM-3", f"deadlock under `{model}`: {cause}", marks, help, walk=tuple(walk), data=data
+    )
 
 
 def _warmup(facts: Facts, circle: list[Leg]) -> str:
     """A rank that begins its backwards after fewer forwards than stages follow: its warmup was counted for a part of the chain."""
+
     def forwards(leg: Leg) -> int:
         before = slice(0, leg.stop)
-        return int(np.count_nonzero((facts.kind[before] == Kind.F) & (facts.stage[before] == facts.stage[leg.stop]) & (facts.rank[before] == leg.rank)))
+        return int(
+            np.count_nonzero(
+                (facts.kind[before] == Kind.F)
+                & (facts.stage[before] == facts.stage[leg.stop])
+                & (facts.rank[before] == leg.rank)
+            )
+        )
 
     if any(facts.kind[leg.stop] == Kind.F and facts.mb[leg.stop] != forwards(leg) for leg in circle):
-        return ""                                        # forwards in another order: that is the matter
+        return ""  # forwards in another order: that is the matter
     for leg in circle:
         stage = int(facts.stage[leg.stop])
-        if facts.kind[leg.stop] not in (Kind.B, Kind.I) or facts.kind[leg.owed] != Kind.F or stage != facts.stage[leg.owed]:
+        if (
+            facts.kind[leg.stop] not in (Kind.B, Kind.I)
+            or facts.kind[leg.owed] != Kind.F
+            or stage != facts.stage[leg.owed]
+        ):
             continue
         begun, follow = forwards(leg), facts.S - 1 - stage
         if begun <= follow:
-            return (f"; stage {stage} does {facts.program.show(leg.stop)} after {begun} forward{'s' * (begun != 1)}, and {follow} more "
-                    f"stage{'s' * (follow != 1)} follow{'s' * (follow == 1)}: count the warmup along the whole chain")
+            return (
+                f"; stage {stage} does {facts.program.show(leg.stop)} after {begun} forward{'s' * (begun != 1)}, and {follow} more "
+                f"stage{'s' * (follow != 1)} follow{'s' * (follow == 1)}: count the warmup along the whole chain"
+            )
     return ""
 
 
@@ -75,7 +103,9 @@ def _list(word: str, numbers: list[int]) -> str:
 
 def story(facts: Facts, model: str, walk) -> Iterator[str]:
     """One sentence for each wait, each about what the sentence before it waits for; it starts at the lowest rank."""
-    yield from (f"rank {rank_of(facts.program, event)}: {told}" for event, told in sentences(facts, model, walk))
+    yield from (
+        f"rank {rank_of(facts.program, event)}: {told}" for event, told in sentences(facts, model, walk)
+    )
 
 
 def sentences(facts: Facts, model: str, walk) -> Iterator[tuple[Event, str]]:
@@ -88,7 +118,11 @@ def sentences(facts: Facts, model: str, walk) -> Iterator[tuple[Event, str]]:
     ordered = steps[::-1]
     if len(circle) > 1:
         ranks = [(rank_of(program, a), rank_of(program, b)) for a, _, b in ordered]
-        start = next(i for i, (a, b) in enumerate(ranks) if a != b and (b, row_of(program, ordered[i][2])) == (circle[0].rank, circle[0].stop))
+        start = next(
+            i
+            for i, (a, b) in enumerate(ranks)
+            if a != b and (b, row_of(program, ordered[i][2])) == (circle[0].rank, circle[0].stop)
+        )
         ordered = ordered[start:] + ordered[:start]
     for a, reason, b in ordered:
         if told := _sentence(facts, model, a, reason, b):
@@ -104,10 +138,12 @@ def _sentence(facts: Facts, model: str, a: Event, reason: str, b: Event) -> str:
         case "same" | "match":
             row = row_of(p, b)
             if not away:
-                return ""                                # the halves of an overlap
+                return ""  # the halves of an overlap
             if not IS_TRANSFER[facts.kind[row]]:
                 return f"{B} ends only when rank {there} enters it too"
-            return f"{B} ends only when rank {there} " + (f"receives it in {A}" if IS_SEND[facts.kind[row]] else f"sends {A}")
+            return f"{B} ends only when rank {there} " + (
+                f"receives it in {A}" if IS_SEND[facts.kind[row]] else f"sends {A}"
+            )
         case "queue":
             return f"{B} is behind {A} in {_queue(facts, model, a, b)}"
         case "order":
@@ -121,7 +157,11 @@ def _sentence(facts: Facts, model: str, a: Event, reason: str, b: Event) -> str:
         case "member":
             return "" if a[0] == "start" else f"{B} ends only when all of it has, {A} among it"
         case "consume":
-            return f"{B} waits for the end of {A}" if facts.kind[row_of(p, b)] in _WAITS else f"{B} needs what {A} brings"
+            return (
+                f"{B} waits for the end of {A}"
+                if facts.kind[row_of(p, b)] in _WAITS
+                else f"{B} needs what {A} brings"
+            )
     return f"{B} {_need(facts, row_of(p, a), row_of(p, b))} {A}" + (f" on rank {there}" if away else "")
 
 
@@ -148,7 +188,9 @@ def name(program: Program, event: Event) -> str:
         return f"overlap({' '.join(program.show(int(r)) for r in members(program, launch))})"
     rows = members(program, number).tolist()
     inside = " ".join(program.show(r) for r in rows[:SHOWN_IN_A_LAUNCH])
-    return f"the launch {{ {inside}{f' ... {len(rows)} operations' if len(rows) > SHOWN_IN_A_LAUNCH else ''} }}"
+    return (
+        f"the launch {{ {inside}{f' ... {len(rows)} operations' if len(rows) > SHOWN_IN_A_LAUNCH else ''} }}"
+    )
 
 
 def _queue(facts: Facts, model: str, a: Event, b: Event) -> str:
@@ -162,7 +204,10 @@ def _queue(facts: Facts, model: str, a: Event, b: Event) -> str:
         return f"the one queue of rank {rank}{on}"
     if facts.is_collective[first[0]] and facts.is_collective[second[0]]:
         return f"the collectives of communicator {p.communicators[comm].name}"
-    edges = [{_edge(facts, row) for row in unit if model != "buffered" or not IS_SEND[facts.kind[row]]} for unit in (first, second)]
+    edges = [
+        {_edge(facts, row) for row in unit if model != "buffered" or not IS_SEND[facts.kind[row]]}
+        for unit in (first, second)
+    ]
     shared = sorted(edges[0] & edges[1])
     if shared:
         _, source, destination = shared[0]
@@ -205,7 +250,9 @@ def _marks(facts: Facts, circle: list[Leg]) -> Iterator[Mark]:
             yield Mark(leg.owed, "what it waits for comes only after it")
         return
     shown = circle[:MOST_MARKED]
-    labels = _crossing(facts, circle) or [_stops(facts, leg, after) for leg, after in zip(shown, circle[1:] + circle[:1])]
+    labels = _crossing(facts, circle) or [
+        _stops(facts, leg, after) for leg, after in zip(shown, circle[1:] + circle[:1])
+    ]
     for leg, label in zip(shown, labels):
         yield Mark(leg.stop, label)
     for leg, before in zip(shown, circle[-1:] + circle[:-1]):
@@ -223,8 +270,10 @@ def _crossing(facts: Facts, circle: list[Leg]) -> list[str]:
         return []
     sends = [bool(IS_SEND[facts.kind[leg.stop]]) for leg in circle]
     head = f"rank {a.rank} sends" if sends[0] else f"rank {a.rank} waits for"
-    return [f"{head} {_payload(facts, a.stop)}; rank {b.rank} {'receives' if sends[0] else 'sends'} it only after",
-            f"this, which rank {a.rank} {'receives' if sends[1] else 'sends'} only after its own {'send' if sends[0] else 'receive'}"]
+    return [
+        f"{head} {_payload(facts, a.stop)}; rank {b.rank} {'receives' if sends[0] else 'sends'} it only after",
+        f"this, which rank {a.rank} {'receives' if sends[1] else 'sends'} only after its own {'send' if sends[0] else 'receive'}",
+    ]
 
 
 def _payload(facts: Facts, row: int) -> str:
@@ -250,4 +299,6 @@ def _stops(facts: Facts, leg: Leg, after: Leg) -> str:
     if facts.is_collective[leg.stop]:
         return f"this cannot end: rank {after.rank} enters it{then}"
     needed = name(p, ("op", after.owed))
-    return f"this cannot start: it needs {needed}" + (f", which rank {after.rank} runs{then}" if then else f" of rank {after.rank}")
+    return f"this cannot start: it needs {needed}" + (
+        f", which rank {after.rank} runs{then}" if then else f" of rank {after.rank}"
+    )

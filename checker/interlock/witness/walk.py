@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..program.ir import Program
+from interlock.program.ir import Program
 
-Event = tuple[str, int]                     # ("op", row), ("start", launch), ("end", launch)
+Event = tuple[str, int]  # ("op", row), ("start", launch), ("end", launch)
 Step = tuple[Event, str, Event]
 
 
@@ -32,12 +32,18 @@ def legs(program: Program, walk) -> list[Leg]:
     cuts = [i for i, (a, b) in enumerate(ranks) if a != b]
     if not cuts:
         steps = tuple(walk)
-        return [Leg(ranks[0][0], row_of(program, steps[0][0]), row_of(program, steps[-1][0]), steps)] if steps else []
+        return (
+            [Leg(ranks[0][0], row_of(program, steps[0][0]), row_of(program, steps[-1][0]), steps)]
+            if steps
+            else []
+        )
     found = []
     for i, j in zip(cuts, cuts[1:] + [cuts[0] + len(walk)]):
         steps = tuple(walk[k % len(walk)] for k in range(i + 1, j))
-        found.append(Leg(ranks[i][1], row_of(program, walk[i][2]), row_of(program, walk[j % len(walk)][0]), steps))
-    found.reverse()                                      # a walk goes forward in time, waiting backward
+        found.append(
+            Leg(ranks[i][1], row_of(program, walk[i][2]), row_of(program, walk[j % len(walk)][0]), steps)
+        )
+    found.reverse()  # a walk goes forward in time, waiting backward
     first = min(range(len(found)), key=lambda i: (found[i].rank, found[i].stop))
     return found[first:] + found[:first]
 

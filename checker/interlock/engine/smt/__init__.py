@@ -6,15 +6,41 @@ so that any solver can be asked the same: `emit`, and cvc5 where it is installed
 to the kernel, and no answer is `Unknown`, never valid.
 """
 
-from .dependency import dependency_query, solve
-from .footprint import Agrees, Difference, Differs, footprint_agrees, footprint_query
-from .invariance import Fails, Holds, freezing_query, invariance_query, invariant
-from .live import TooLarge
-from .memory import Fits, Largest, Over, fits, largest, memory_query
-from .owner import any_owner, owner_query
-from .query import TIMEOUT_MS, Contradiction, Query, Unknown, emit
-from .sizes import Parameter
+from interlock.engine.smt.dependency import dependency_query, solve
+from interlock.engine.smt.footprint import Agrees, Difference, Differs, footprint_agrees, footprint_query
+from interlock.engine.smt.invariance import Fails, Holds, freezing_query, invariance_query, invariant
+from interlock.engine.smt.live import TooLarge
+from interlock.engine.smt.memory import Fits, Largest, Over, fits, largest, memory_query
+from interlock.engine.smt.owner import any_owner, owner_query
+from interlock.engine.smt.query import TIMEOUT_MS, Contradiction, Query, Unknown, emit
+from interlock.engine.smt.sizes import Parameter
 
-__all__ = ["TIMEOUT_MS", "Agrees", "Contradiction", "Difference", "Differs", "Fails", "Fits", "Holds", "Largest", "Over", "Parameter", "Query",
-           "TooLarge", "Unknown", "any_owner", "dependency_query", "emit", "fits", "footprint_agrees", "footprint_query", "freezing_query",
-           "invariance_query", "invariant", "largest", "memory_query", "owner_query", "solve"]
+__all__ = [
+    "TIMEOUT_MS",
+    "Agrees",
+    "Contradiction",
+    "Difference",
+    "Differs",
+    "Fails",
+    "Fits",
+    "Holds",
+    "Largest",
+    "Over",
+    "Parameter",
+    "Query",
+    "TooLarge",
+    "Unknown",
+    "any_owner",
+    "dependency_query",
+    "emit",
+    "fits",
+    "footprint_agrees",
+    "footprint_query",
+    "freezing_query",
+    "invariance_query",
+    "invariant",
+    "largest",
+    "memory_query",
+    "owner_query",
+    "solve",
+]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...rules.waits import WaitGraph
-from ..graph import Solution, shortest_cycle
-from .query import TIMEOUT_MS, Query, Sat, Unknown, Unsat, decide, unsat_core
+from interlock.engine.graph import Solution, shortest_cycle
+from interlock.engine.smt.query import TIMEOUT_MS, Query, Sat, Unknown, Unsat, decide, unsat_core
+from interlock.rules.waits import WaitGraph
 
-MOST_EVENTS = 60_000               # of a concrete program; 20,000 operations are measured
+MOST_EVENTS = 60_000  # of a concrete program; 20,000 operations are measured
 
 
 def solve(graph: WaitGraph, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Solution | Unknown:
@@ -23,7 +23,9 @@ def solve(graph: WaitGraph, *, timeout_ms: int = TIMEOUT_MS, second: bool = Fals
     src, dst = graph.node[graph.src], graph.node[graph.dst]
     query = dependency_query(graph)
     if len(query.sorts) > MOST_EVENTS:
-        return Unknown(f"{len(query.sorts):,} events wait for each other; up to {MOST_EVENTS:,} are put to a solver, and the graph engine takes any number")
+        return Unknown(
+            f"{len(query.sorts):,} events wait for each other; up to {MOST_EVENTS:,} are put to a solver, and the graph engine takes any number"
+        )
     answer = decide(query, timeout_ms, second=second)
     if isinstance(answer, Unknown):
         return answer
@@ -38,7 +40,9 @@ def solve(graph: WaitGraph, *, timeout_ms: int = TIMEOUT_MS, second: bool = Fals
     if not isinstance(answer, Unsat):
         return answer if isinstance(answer, Unknown) else Unknown("z3 contradicts itself on the waits")
     core = np.unique(_pairs(graph)[[int(name.rpartition(".")[2]) for name in answer.core]])
-    knot = _reached(src, dst, core, len(graph.node)) & _reached(dst, src, core, len(graph.node))     # the core alone may go a long way round
+    knot = _reached(src, dst, core, len(graph.node)) & _reached(
+        dst, src, core, len(graph.node)
+    )  # the core alone may go a long way round
     edges = np.flatnonzero(knot[src] & knot[dst])
     part = replace(graph, src=graph.src[edges], dst=graph.dst[edges], reason=graph.reason[edges])
     walk, _ = shortest_cycle(part, knot)
@@ -70,8 +74,8 @@ def _reached(src: np.ndarray, dst: np.ndarray, start: np.ndarray, count: int) ->
     first = np.searchsorted(src[index], np.arange(count + 1)).tolist()
     known = np.isin(np.arange(count), start).tolist()
     todo = start.tolist()
-    for e in todo:                                   # grows while it runs
-        for d in targets[first[e]:first[e + 1]]:
+    for e in todo:  # grows while it runs
+        for d in targets[first[e] : first[e + 1]]:
             if not known[d]:
                 known[d] = True
                 todo.append(d)

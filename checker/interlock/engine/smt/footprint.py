@@ -7,10 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...program.facts import Facts
-from ...program.ir import Kind, Program
-from ...program.transfers import tie_ranks
-from .query import FALSE, TIMEOUT_MS, TRUE, Query, Unknown, Unsat, both, decide, either, no
+from interlock.engine.smt.query import (
+    FALSE,
+    TIMEOUT_MS,
+    TRUE,
+    Query,
+    Unknown,
+    Unsat,
+    both,
+    decide,
+    either,
+    no,
+)
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind, Program
+from interlock.program.transfers import tie_ranks
 
 FOOT = "foot"
 
@@ -89,11 +100,15 @@ class Feet:
                 at = f"c{c}.s{s}"
                 self.cross[c, s] = query.define(FOOT, f"cross.{at}", wanted)
                 for l in layers:
-                    wanted = self.wanted[c, l] = query.define(FOOT, f"wanted.c{c}.l{l + 1}", either(wanted, self.bit[l]))
+                    wanted = self.wanted[c, l] = query.define(
+                        FOOT, f"wanted.c{c}.l{l + 1}", either(wanted, self.bit[l])
+                    )
                 self.back[c, s] = query.define(FOOT, f"back.{at}", wanted)
                 self.wwork[c, s] = query.define(FOOT, f"wwork.{at}", either(*(self.bit[l] for l in layers)))
-        self.reduce = [query.define(FOOT, f"reduce.s{s}", either(*self.bit[stage.first:stage.last]))
-                       for s, stage in enumerate(program.stages)]
+        self.reduce = [
+            query.define(FOOT, f"reduce.s{s}", either(*self.bit[stage.first : stage.last]))
+            for s, stage in enumerate(program.stages)
+        ]
 
     def layers(self, cls: int, span: Iterable[int]) -> list[int]:
         """Those of the layers that are present in the class."""
@@ -101,10 +116,17 @@ class Feet:
 
 
 # what is listed for a (stage, microbatch), as the bits of one number
-_COUNTED = (Kind.F, Kind.B, Kind.I, Kind.W)             # for what is missing: on whatever rank (IL304 judges that), unless exact
+_COUNTED = (
+    Kind.F,
+    Kind.B,
+    Kind.I,
+    Kind.W,
+)  # for what is missing: on whatever rank (IL304 judges that), unless exact
 _PLACED = (Kind.B, Kind.I, Kind.W, Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)
-_AWAY = 1 << len(_COUNTED + _PLACED)                    # prev(s, m) lies on another rank
-Present = Callable[[Kind, int, int], str]               # (kind, class, stage or tie): the term under which a listed operation is there
+_AWAY = 1 << len(_COUNTED + _PLACED)  # prev(s, m) lies on another rank
+Present = Callable[
+    [Kind, int, int], str
+]  # (kind, class, stage or tie): the term under which a listed operation is there
 
 
 def compare(facts: Facts, feet: Feet, present: Present, suspects: Suspects, exact: bool) -> None:
@@ -121,7 +143,7 @@ def compare(facts: Facts, feet: Feet, present: Present, suspects: Suspects, exac
         has = {kind: term(kind, table) for kind, table in placed.items()}
         whole, first, second = (term(kind, counted[kind]) for kind in (Kind.B, Kind.I, Kind.W))
         cross, back, wwork = feet.cross[cls, s], feet.back[cls, s], feet.wwork[cls, s]
-        half = both(whole, present(Kind.W, cls, s)) if exact else whole           # B without its W half is I
+        half = both(whole, present(Kind.W, cls, s)) if exact else whole  # B without its W half is I
         second = either(second, half)
         some = either(whole, first, second)
         if some != TRUE:
@@ -130,15 +152,31 @@ def compare(facts: Facts, feet: Feet, present: Present, suspects: Suspects, exac
         if exact:
             if forward < 0:
                 suspects.add(TRUE, "IL302", f"{s}F{m} is missing", [])
-            suspects.add(both(whole, no(second), wwork), "IL601", f"the W half of {s}B{m} is missing", [rows[Kind.B]])
-            suspects.add(both(second, no(wwork)), "IL603", f"the weight work of {s}B{m} is idle", [rows[Kind.B], rows[Kind.W]])
+            suspects.add(
+                both(whole, no(second), wwork), "IL601", f"the W half of {s}B{m} is missing", [rows[Kind.B]]
+            )
+            suspects.add(
+                both(second, no(wwork)),
+                "IL603",
+                f"the weight work of {s}B{m} is idle",
+                [rows[Kind.B], rows[Kind.W]],
+            )
         if not facts.program.placeholders:
             for kind in (Kind.B, Kind.I, Kind.W, Kind.RECV_B):
-                suspects.add(both(has[kind], no(back)), "IL602", f"{s}{kind.name}{m} must not exist", [rows[kind]])
+                suspects.add(
+                    both(has[kind], no(back)), "IL602", f"{s}{kind.name}{m} must not exist", [rows[kind]]
+                )
             for kind in (Kind.SEND_B, Kind.WAIT_B):
-                suspects.add(both(has[kind], no(cross)), "IL602", f"{s}{kind.name}{m} must not exist", [rows[kind]])
+                suspects.add(
+                    both(has[kind], no(cross)), "IL602", f"{s}{kind.name}{m} must not exist", [rows[kind]]
+                )
         if exact and flags & _AWAY:
-            suspects.add(both(cross, no(has[Kind.SEND_B])), "IL401", f"{s}SEND_B{m} is missing", [rows[Kind.B], rows[Kind.I]])
+            suspects.add(
+                both(cross, no(has[Kind.SEND_B])),
+                "IL401",
+                f"{s}SEND_B{m} is missing",
+                [rows[Kind.B], rows[Kind.I]],
+            )
     _compare_reductions(facts, feet, present, suspects, exact)
 
 
@@ -154,7 +192,12 @@ def _listings(facts: Facts, tables: list[np.ndarray]) -> list[tuple[int, int, in
     before = fp.prev[cls, stage]
     away = (before >= 0) & (facts.rank_at(np.maximum(before, 0), mb) != facts.rank_at(stage, mb))
     flags |= np.where(away, _AWAY, 0)
-    on_path = np.array([[fp.present[c, s.first:s.last].any() for s in facts.program.stages] for c in range(len(fp.present))])
+    on_path = np.array(
+        [
+            [fp.present[c, s.first : s.last].any() for s in facts.program.stages]
+            for c in range(len(fp.present))
+        ]
+    )
     here = np.flatnonzero(on_path[cls, stage])
     different = (cls[here] * facts.S + stage[here]) * (2 * _AWAY) + flags[here]
     _, one = np.unique(different, return_index=True)
@@ -176,11 +219,18 @@ def _compare_reductions(facts: Facts, feet: Feet, present: Present, suspects: Su
             if count[r] == 0:
                 suspects.add(feet.reduce[s], code, f"{s}REDUCE is missing on rank {r}", rows[:1])
             elif count[r] > 1:
-                suspects.add(both(feet.reduce[s], here), code, f"{s}REDUCE is listed twice on rank {r}", rows[facts.rank[rows] == r][:2])
+                suspects.add(
+                    both(feet.reduce[s], here),
+                    code,
+                    f"{s}REDUCE is listed twice on rank {r}",
+                    rows[facts.rank[rows] == r][:2],
+                )
         if len(rows):
             suspects.add(both(feet.reduce[s], no(here)), code, f"{s}REDUCE is missing", rows[:1])
             if not p.placeholders:
-                suspects.add(both(here, no(feet.reduce[s])), "IL308", f"{s}REDUCE has nothing to reduce", rows[:1])
+                suspects.add(
+                    both(here, no(feet.reduce[s])), "IL308", f"{s}REDUCE has nothing to reduce", rows[:1]
+                )
     for number, tie in enumerate(p.ties):
         name = p.names.index(tie.name) if tie.name in p.names else -1
         rows = np.flatnonzero((facts.kind == Kind.REDUCE_TIE) & (facts.name == name))
@@ -191,12 +241,21 @@ def _compare_reductions(facts: Facts, feet: Feet, present: Present, suspects: Su
         mine = np.bincount(facts.rank[rows[facts.comm[rows] == tie.comm]], minlength=p.ranks)
         for r in group if asked and len(group) > 1 else ():
             if mine[r] == 0:
-                suspects.add(trained, "IL308", f"rank {r} has no reduction of the tied parameters {tie.name}", rows[:1])
+                suspects.add(
+                    trained, "IL308", f"rank {r} has no reduction of the tied parameters {tie.name}", rows[:1]
+                )
         for r in np.flatnonzero(count > 1).tolist():
-            suspects.add(here, "IL308", f"reduce(tie: {tie.name}) is listed twice on rank {r}", rows[facts.rank[rows] == r][:2])
+            suspects.add(
+                here,
+                "IL308",
+                f"reduce(tie: {tie.name}) is listed twice on rank {r}",
+                rows[facts.rank[rows] == r][:2],
+            )
         if exact and len(rows):
             suspects.add(both(trained, no(here)), "IL308", f"reduce(tie: {tie.name}) is missing", rows[:1])
-            suspects.add(both(here, no(trained)), "IL308", f"reduce(tie: {tie.name}) has nothing to reduce", rows[:1])
+            suspects.add(
+                both(here, no(trained)), "IL308", f"reduce(tie: {tie.name}) has nothing to reduce", rows[:1]
+            )
 
 
 def footprint_query(program: Program) -> Query:
@@ -205,15 +264,25 @@ def footprint_query(program: Program) -> Query:
 
 
 def _question(program: Program) -> tuple[Query, Suspects]:
-    query = Query("sat: what is listed differs from the backward footprint; unsat: it is the footprint", "QF_UF")
+    query = Query(
+        "sat: what is listed differs from the backward footprint; unsat: it is the footprint", "QF_UF"
+    )
     facts = Facts(program)
     suspects = Suspects(query, FOOT)
-    compare(facts, Feet(query, program, facts.footprint.present, frozenset()), lambda kind, cls, at: TRUE, suspects, exact=False)
+    compare(
+        facts,
+        Feet(query, program, facts.footprint.present, frozenset()),
+        lambda kind, cls, at: TRUE,
+        suspects,
+        exact=False,
+    )
     query.add("ask", suspects.any)
     return query, suspects
 
 
-def footprint_agrees(program: Program, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Agrees | Differs | Unknown:
+def footprint_agrees(
+    program: Program, *, timeout_ms: int = TIMEOUT_MS, second: bool = False
+) -> Agrees | Differs | Unknown:
     """Decides IL601, IL602, IL605 and the presence that IL308 asks for. A fragment is not asked."""
     if program.fragment:
         return Agrees(0)

@@ -6,18 +6,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...program.facts import Facts
-from ...program.ir import Kind, Program, Stage
-from .footprint import Feet
-from .query import TRUE, Query, either
+from interlock.engine.smt.footprint import Feet
+from interlock.engine.smt.query import TRUE, Query, either
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind, Program, Stage
 
 _up_to: Callable[[Stage], range] = lambda stage: range(stage.last)
 _before: Callable[[Stage], range] = lambda stage: range(stage.first)
 _own: Callable[[Stage], range] = lambda stage: range(stage.first, stage.last)
 
 # the layers that keep an operation of a stage, one of them trained: present ones for a microbatch, all for REDUCE. W: also the W half of B
-GATES = {Kind.B: _up_to, Kind.I: _up_to, Kind.W: _own, Kind.SEND_B: _before, Kind.WAIT_B: _before, Kind.RECV_B: _up_to,
-         Kind.REDUCE: _own}
+GATES = {
+    Kind.B: _up_to,
+    Kind.I: _up_to,
+    Kind.W: _own,
+    Kind.SEND_B: _before,
+    Kind.WAIT_B: _before,
+    Kind.RECV_B: _up_to,
+    Kind.REDUCE: _own,
+}
 
 
 class Gates:
@@ -33,14 +40,16 @@ class Gates:
         key = (kind, cls, at)
         if key not in self._symbols:
             term = self._gate(kind, cls, at)
-            self._symbols[key] = term if term == TRUE else self._query.define(self._in, f"has.{kind.name}.s{at}.c{cls}", term)
+            self._symbols[key] = (
+                term if term == TRUE else self._query.define(self._in, f"has.{kind.name}.s{at}.c{cls}", term)
+            )
         return self._symbols[key]
 
     def _gate(self, kind: Kind, cls: int, at: int) -> str:
         stages, ties, bit = self._program.stages, self._program.ties, self._feet.bit
         if kind == Kind.REDUCE_TIE:
             if at == len(ties):
-                return TRUE                                    # no declared tie: never dropped
+                return TRUE  # no declared tie: never dropped
             return either(*(bit[l] for s in ties[at].stages for l in GATES[Kind.REDUCE](stages[s])))
         if kind not in GATES:
             return TRUE

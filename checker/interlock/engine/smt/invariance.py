@@ -22,22 +22,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...program.facts import Facts
-from ...program.ir import Kind, Program
-from ...program.linearise import compute_times
-from ...program.transfers import insert
-from ...rules.communication import Transfers
-from ...rules.waits import REASONS, WaitGraph, wait_graph
-from .. import graph as graph_engine
-from .footprint import Feet, Suspects, compare
-from .gates import Gates
-from .live import TooLarge
-from .memory import bound
-from .needs import needs
-from .query import FALSE, TIMEOUT_MS, Query, Session, Unknown, Unsat, both, either, no, numeral, second_opinion
-from .sizes import Bytes
+from interlock.engine import graph as graph_engine
+from interlock.engine.smt.footprint import Feet, Suspects, compare
+from interlock.engine.smt.gates import Gates
+from interlock.engine.smt.live import TooLarge
+from interlock.engine.smt.memory import bound
+from interlock.engine.smt.needs import needs
+from interlock.engine.smt.query import (
+    FALSE,
+    TIMEOUT_MS,
+    Query,
+    Session,
+    Unknown,
+    Unsat,
+    both,
+    either,
+    no,
+    numeral,
+    second_opinion,
+)
+from interlock.engine.smt.sizes import Bytes
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind, Program
+from interlock.program.linearise import compute_times
+from interlock.program.transfers import insert
+from interlock.rules.communication import Transfers
+from interlock.rules.waits import REASONS, WaitGraph, wait_graph
 
-ALL_MODELS = "blocking"                     # the strongest: its waits contain those of every other model
+ALL_MODELS = "blocking"  # the strongest: its waits contain those of every other model
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,16 @@ class Fails:
     code: str = ""
 
 
-def invariant(trained: Program, layers: Sequence[int], *, model: str | None = None, written: Program | None = None,
-              limits: Sequence[int | None] | None = None, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Holds | Fails | Unknown:
+def invariant(
+    trained: Program,
+    layers: Sequence[int],
+    *,
+    model: str | None = None,
+    written: Program | None = None,
+    limits: Sequence[int | None] | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+    second: bool = False,
+) -> Holds | Fails | Unknown:
     """Whether the fully trained program serves every freezing of any of the layers.
 
     `model`: under which, if its transfers are written; if they are inserted the answer is that of every model. `written`: an inserted program with
@@ -88,7 +108,7 @@ def invariant(trained: Program, layers: Sequence[int], *, model: str | None = No
     for most in range(len(bits) + 1):
         fewer = session.check(at_most=(bits, most))
         if isinstance(fewer, Unknown):
-            break                            # what was found stands, though a smaller one may exist
+            break  # what was found stands, though a smaller one may exist
         if not isinstance(fewer, Unsat):
             answer = fewer
             break
@@ -97,8 +117,14 @@ def invariant(trained: Program, layers: Sequence[int], *, model: str | None = No
     return Fails(frozen, found.what, found.rows, question.written, found.code)
 
 
-def invariance_query(trained: Program, layers: Sequence[int], *, model: str | None = None, written: Program | None = None,
-                     limits: Sequence[int | None] | None = None) -> Query:
+def invariance_query(
+    trained: Program,
+    layers: Sequence[int],
+    *,
+    model: str | None = None,
+    written: Program | None = None,
+    limits: Sequence[int | None] | None = None,
+) -> Query:
     """The query that `invariant` asks: unsat iff the order serves every freezing; `fails.dep` is (a) and (b), `fails.foot` (c), `fails.mem` (d).
 
     Raises ValueError likewise, and for a cyclic order; TooLarge if there are too many bytes to tell apart.
@@ -111,14 +137,26 @@ def freezing_query(written: Program, layers: Sequence[int]) -> Query:
 
     `written` has its transfers written and the layers trained; its own sizes are not used. Raises TooLarge.
     """
-    query = Query("sat: sizes and a freezing with which a rank's peak rises; unsat: no freezing raises a peak, whatever the sizes", "QF_LIA")
+    query = Query(
+        "sat: sizes and a freezing with which a rank's peak rises; unsat: no freezing raises a peak, whatever the sizes",
+        "QF_LIA",
+    )
     facts = Facts(written)
     symbolic = frozenset(layers)
     feet = Feet(query, written, facts.footprint.present, symbolic)
     gates = Gates(query, written, feet, "mem")
     suspects = Suspects(query, "mem")
     size = Bytes(query, facts, feet, symbolic, open_sizes=True, gate=gates.of)
-    bound(query, facts, size, suspects, gates.groups(facts), gates.of, (None,) * written.ranks, against_trained=True)
+    bound(
+        query,
+        facts,
+        size,
+        suspects,
+        gates.groups(facts),
+        gates.of,
+        (None,) * written.ranks,
+        against_trained=True,
+    )
     query.add("ask", suspects.any)
     return query
 
@@ -133,7 +171,9 @@ class _Cyclic(ValueError):
 
 def _checked(trained: Program, layers: Sequence[int], model: str | None) -> Facts:
     if trained.fragment or not (trained.inserted or model):
-        raise ValueError("invariance is asked of a complete program, under a model if its transfers are written")
+        raise ValueError(
+            "invariance is asked of a complete program, under a model if its transfers are written"
+        )
     wrong = [l for l in layers if not 0 <= l < len(trained.layers) or not trained.layers[l].trainable]
     if wrong:
         raise ValueError(f"not a trained layer: {', '.join(map(str, wrong))}")
@@ -141,8 +181,18 @@ def _checked(trained: Program, layers: Sequence[int], model: str | None) -> Fact
 
 
 class _Question:
-    def __init__(self, trained: Program, layers: Sequence[int], model: str | None, placed: Program | None, limits: Sequence[int | None] | None):
-        self.query = Query("sat: bits of a freezing that the order of the fully trained program does not serve; unsat: it serves every one", "QF_LIA")
+    def __init__(
+        self,
+        trained: Program,
+        layers: Sequence[int],
+        model: str | None,
+        placed: Program | None,
+        limits: Sequence[int | None] | None,
+    ):
+        self.query = Query(
+            "sat: bits of a freezing that the order of the fully trained program does not serve; unsat: it serves every one",
+            "QF_LIA",
+        )
         facts, symbolic = _checked(trained, layers, model), frozenset(layers)
         self.written, self._code = trained, "IL307" if trained.inserted else "IL402"
         if trained.inserted:
@@ -160,17 +210,30 @@ class _Question:
         waits = wait_graph(written, Transfers(written), model)
         solution = graph_engine.solve(waits)
         if solution.walk and not trained.inserted:
-            raise _Cyclic([e for a, _, _ in solution.walk for word, e in (a,) if word == "op"], self.written, self._code)
+            raise _Cyclic(
+                [e for a, _, _ in solution.walk for word, e in (a,) if word == "op"], self.written, self._code
+            )
         self._waits(written, waits, solution.time, dep)
         self._needs(written, dep)
         compare(written, feet, self._gates.present, foot, exact=True)
         if self.written.memory is not None:
             parts["mem"] = Suspects(self.query, "mem")
             size = Bytes(self.query, written, feet, symbolic, gate=self._gates.of)
-            bound(self.query, written, size, parts["mem"], self._gates.groups(written), self._gates.of,
-                  self.written.memory.capacity if limits is None else limits, against_trained=True)
+            bound(
+                self.query,
+                written,
+                size,
+                parts["mem"],
+                self._gates.groups(written),
+                self._gates.of,
+                self.written.memory.capacity if limits is None else limits,
+                against_trained=True,
+            )
         self.suspects = tuple(parts.values())
-        self.query.add("ask", either(*(self.query.define("ask", f"fails.{name}", part.any) for name, part in parts.items())))
+        self.query.add(
+            "ask",
+            either(*(self.query.define("ask", f"fails.{name}", part.any) for name, part in parts.items())),
+        )
 
     def _waits(self, facts: Facts, graph: WaitGraph, time: np.ndarray, suspects: Suspects) -> None:
         """(a): of the waits between two groups, the one with the least time between its ends. A launch is there while one of its members is."""
@@ -186,8 +249,12 @@ class _Question:
             a, b = int(graph.src[e]), int(graph.dst[e])
             late = f"(not (< {numeral(time[a])} {numeral(time[b])}))"
             what = f"{show(b)} does not come after {show(a)} ({REASONS[graph.reason[e]]})"
-            suspects.add(both(gates(int(group[a])), gates(int(group[b])), late), self._code, what,
-                         [row[x] for x in (a, b) if x < facts.n])
+            suspects.add(
+                both(gates(int(group[a])), gates(int(group[b])), late),
+                self._code,
+                what,
+                [row[x] for x in (a, b) if x < facts.n],
+            )
 
     def _groups(self, facts: Facts, graph: WaitGraph) -> tuple[np.ndarray, Callable[[int], str]]:
         """The group of each event, and the gate of a group: those of the rows, and below 0 those of launches, by the groups of their members."""
@@ -224,5 +291,9 @@ class _Question:
                 if need.as_weight and facts.kind[a] == Kind.B:
                     here = both(here, self._gates.present(Kind.W, int(facts.cls[a]), int(facts.stage[a])))
                 what = f"{show(a)} is there and {need.what if b < 0 else show(b)} is not"
-                suspects.add(both(here, no(self._gates.of(int(group[b])) if b >= 0 else FALSE)), need.code, what, [a, b])
-
+                suspects.add(
+                    both(here, no(self._gates.of(int(group[b])) if b >= 0 else FALSE)),
+                    need.code,
+                    what,
+                    [a, b],
+                )

@@ -11,16 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...program.facts import IS_COMPUTE, Facts
-from ...program.ir import Kind
+from interlock.program.facts import IS_COMPUTE, Facts
+from interlock.program.ir import Kind
 
 STASH, UNTIL_WEIGHT, ANEW, ANEW_UNTIL_WEIGHT, OUTPUT, INPUT, INPUT_UNTIL_X, GRADIENT, WORKSPACE = range(9)
-WITHIN = {UNTIL_WEIGHT: STASH, ANEW_UNTIL_WEIGHT: ANEW, INPUT_UNTIL_X: INPUT}      # the first lasts as long as the second, and longer
-EACH = -1                          # what each image adds
-MOST_ROWS = 400_000                # of a program
-MOST_CELLS = 20_000_000            # rows of a rank times the different parts on it
-MOST_MOMENTS = 10_000              # asked of the solver
-MOST_COMPARED = 400                # moments that others are compared with
+WITHIN = {
+    UNTIL_WEIGHT: STASH,
+    ANEW_UNTIL_WEIGHT: ANEW,
+    INPUT_UNTIL_X: INPUT,
+}  # the first lasts as long as the second, and longer
+EACH = -1  # what each image adds
+MOST_ROWS = 400_000  # of a program
+MOST_CELLS = 20_000_000  # rows of a rank times the different parts on it
+MOST_MOMENTS = 10_000  # asked of the solver
+MOST_COMPARED = 400  # moments that others are compared with
 
 
 class TooLarge(Exception):
@@ -67,7 +71,7 @@ def moments(facts: Facts, group: np.ndarray, linear: bool) -> list[Moment]:
     tail = list(range(facts.n))
     for row, first in enumerate(head):
         tail[first] = row
-    parts: list[dict[Part, int]] = [{} for _ in range(p.ranks)]      # number of each part on the rank
+    parts: list[dict[Part, int]] = [{} for _ in range(p.ranks)]  # number of each part on the rank
     spans: list[list[tuple[int, int, int, int]]] = [[] for _ in range(p.ranks)]
     rank = facts.rank.tolist()
     linear = linear and len(set(p.images)) > 1
@@ -76,14 +80,20 @@ def moments(facts: Facts, group: np.ndarray, linear: bool) -> list[Moment]:
         if first > last:
             continue
         apart = linear and part.what != WORKSPACE
-        for number, counted in ((1, part._replace(images=0)), (part.images, part._replace(images=EACH))) if apart else ((1, part),):
+        for number, counted in (
+            ((1, part._replace(images=0)), (part.images, part._replace(images=EACH)))
+            if apart
+            else ((1, part),)
+        ):
             mine = parts[rank[first]]
             spans[rank[first]].append((first, last, mine.setdefault(counted, len(mine)), number))
     out = []
     for r in range(p.ranks):
         out += _largest(facts, r, group, parts[r], spans[r])
     if len(out) > MOST_MOMENTS:
-        raise TooLarge(f"memory may be fullest at {len(out):,} moments; up to {MOST_MOMENTS:,} are put to a solver")
+        raise TooLarge(
+            f"memory may be fullest at {len(out):,} moments; up to {MOST_MOMENTS:,} are put to a solver"
+        )
     return out
 
 
@@ -91,7 +101,11 @@ def _workspace(facts: Facts, group: np.ndarray) -> Iterator[tuple[int, int, Part
     images = facts.program.images
     for row in np.flatnonzero(IS_COMPUTE[facts.kind] & facts.placed).tolist():
         m = int(facts.mb[row])
-        yield row, row, Part(WORKSPACE, int(facts.cls[row]), int(facts.stage[row]), images[m], int(group[row]))
+        yield (
+            row,
+            row,
+            Part(WORKSPACE, int(facts.cls[row]), int(facts.stage[row]), images[m], int(group[row])),
+        )
 
 
 def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
@@ -99,16 +113,18 @@ def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
     fp, p = facts.footprint, facts.program
     first: dict[Kind, dict[tuple[int, int], int]] = {k: {} for k in Kind}
     rows = np.flatnonzero(facts.placed & (facts.mb >= 0))
-    for row, kind, s, m in zip(rows.tolist(), facts.kind[rows].tolist(), facts.stage[rows].tolist(), facts.mb[rows].tolist()):
+    for row, kind, s, m in zip(
+        rows.tolist(), facts.kind[rows].tolist(), facts.stage[rows].tolist(), facts.mb[rows].tolist()
+    ):
         first[Kind(kind)].setdefault((s, m), row)
     listed = lambda at, *kinds: next((first[k][at] for k in kinds if at in first[k]), None)
     forward = lambda at: listed(at, Kind.F)
-    input_half = lambda at: listed(at, Kind.I, Kind.B, Kind.W)           # X; where it is not listed, W
+    input_half = lambda at: listed(at, Kind.I, Kind.B, Kind.W)  # X; where it is not listed, W
     weight_half = lambda at: listed(at, Kind.W, Kind.I, Kind.B)
     end_of = (p.order.start[1:] - 1).tolist()
     path, before, after = fp.on_path.tolist(), fp.prev.tolist(), fp.next.tolist()
     recomputed = np.array([l.recompute for l in p.layers], dtype=bool)
-    again = [[bool((here & recomputed)[s.first:s.last].any()) for s in p.stages] for here in fp.present]
+    again = [[bool((here & recomputed)[s.first : s.last].any()) for s in p.stages] for here in fp.present]
     stages = np.arange(facts.S)
     for m, c in enumerate(fp.of.tolist()):
         home = facts.rank_at(stages, np.full(facts.S, m)).tolist()
@@ -149,12 +165,16 @@ def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
                     yield x, until(listed(at, Kind.WAIT_B)), part(GRADIENT, n)
 
 
-def _largest(facts: Facts, rank: int, group: np.ndarray, parts: dict[Part, int], spans: list[tuple[int, int, int, int]]) -> list[Moment]:
-    a, b = facts.program.order.start[rank:rank + 2].tolist()
+def _largest(
+    facts: Facts, rank: int, group: np.ndarray, parts: dict[Part, int], spans: list[tuple[int, int, int, int]]
+) -> list[Moment]:
+    a, b = facts.program.order.start[rank : rank + 2].tolist()
     if a == b:
         return []
     if (b - a) * (len(parts) + 1) > MOST_CELLS:
-        raise TooLarge(f"rank {rank} holds {len(parts):,} different payloads and stashes over {b - a:,} operations, too many to compare")
+        raise TooLarge(
+            f"rank {rank} holds {len(parts):,} different payloads and stashes over {b - a:,} operations, too many to compare"
+        )
     counts = np.zeros((b - a + 1, len(parts)), dtype=np.int64)
     if spans:
         first, last, column, number = np.array(spans).T
@@ -165,11 +185,13 @@ def _largest(facts: Facts, rank: int, group: np.ndarray, parts: dict[Part, int],
     heads = facts.overlap_head[rows] == rows
     gate = group[rows].copy()
     tails = np.flatnonzero(~heads)
-    gate[tails - 1] = 0                                    # its F is always there
+    gate[tails - 1] = 0  # its F is always there
     counts, gate, rows = counts[heads], gate[heads], rows[heads]
     _, one = np.unique(np.column_stack([counts, gate]), axis=0, return_index=True)
     least = _at_least(counts, parts)
-    one = one[np.lexsort((one, gate[one], -least[one].sum(axis=1)))]           # what dominates comes before what it dominates
+    one = one[
+        np.lexsort((one, gate[one], -least[one].sum(axis=1)))
+    ]  # what dominates comes before what it dominates
     kept: list[int] = []
     for i in one.tolist():
         others = kept[:MOST_COMPARED]
@@ -177,7 +199,15 @@ def _largest(facts: Facts, rank: int, group: np.ndarray, parts: dict[Part, int],
         if not more.any():
             kept.append(i)
     names = list(parts)
-    return [Moment(rank, int(rows[i]), int(gate[i]), {names[j]: int(counts[i, j]) for j in np.flatnonzero(counts[i]).tolist()}) for i in sorted(kept)]
+    return [
+        Moment(
+            rank,
+            int(rows[i]),
+            int(gate[i]),
+            {names[j]: int(counts[i, j]) for j in np.flatnonzero(counts[i]).tolist()},
+        )
+        for i in sorted(kept)
+    ]
 
 
 def _at_least(counts: np.ndarray, parts: dict[Part, int]) -> np.ndarray:

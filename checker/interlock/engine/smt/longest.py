@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .query import TIMEOUT_MS, Query, Unknown, Unsat, add, decide, either
+from interlock.engine.smt.query import TIMEOUT_MS, Query, Unknown, Unsat, add, decide, either
 
 RANGE, PATH, RUN, BREAK = "range", "path", "run", "break"
 
@@ -33,9 +33,13 @@ class Excess:
     limit: int
 
 
-def too_long_query(ranges: Sequence[int], steps: Sequence[Step], without: Sequence[Step], excess: Excess) -> Query:
+def too_long_query(
+    ranges: Sequence[int], steps: Sequence[Step], without: Sequence[Step], excess: Excess
+) -> Query:
     """Satisfiable iff the requirement breaks for variables 0 <= x_i <= ranges[i]. `without`: the steps of the run that is subtracted (T0); () if none."""
-    query = Query("sat: durations within their intervals that break the requirement; unsat: none do", "QF_LIA")
+    query = Query(
+        "sat: durations within their intervals that break the requirement; unsat: none do", "QF_LIA"
+    )
     x = [query.integer(f"x{i}") for i in range(len(ranges))]
     for name, most in zip(x, ranges):
         query.add(RANGE, f"(and (<= 0 {name}) (<= {name} {most}))")
@@ -43,7 +47,13 @@ def too_long_query(ranges: Sequence[int], steps: Sequence[Step], without: Sequen
     for i, step in enumerate(steps):
         begin, end = query.integer(f"s{i}"), query.integer(f"e{i}")
         query.add(PATH, f"(= {end} {add((1, begin), (1, takes(step)))})")
-        query.add(PATH, either(f"(<= {begin} 0)", *(f"(<= {begin} {add((1, f'e{j}'), (1, str(lag)))})" for j, lag in step.before)))
+        query.add(
+            PATH,
+            either(
+                f"(<= {begin} 0)",
+                *(f"(<= {begin} {add((1, f'e{j}'), (1, str(lag)))})" for j, lag in step.before),
+            ),
+        )
     total = query.integer("T")
     query.add(PATH, either(*(f"(<= {total} e{i})" for i in _last(steps))))
     terms = [(excess.path, total), *((f, x[i]) for f, i in excess.work[1])]

@@ -10,12 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...program.facts import Facts
-from ...program.ir import Program
-from .footprint import Feet, Suspects
-from .live import Moment, TooLarge, moments
-from .query import TIMEOUT_MS, TRUE, Contradiction, Query, Unknown, Unsat, both, decide, maximum
-from .sizes import MEM, PROPERTIES, SIZE, Bytes, Parameter
+from interlock.engine.smt.footprint import Feet, Suspects
+from interlock.engine.smt.live import Moment, TooLarge, moments
+from interlock.engine.smt.query import (
+    TIMEOUT_MS,
+    TRUE,
+    Contradiction,
+    Query,
+    Unknown,
+    Unsat,
+    both,
+    decide,
+    maximum,
+)
+from interlock.engine.smt.sizes import MEM, PROPERTIES, SIZE, Bytes, Parameter
+from interlock.program.facts import Facts
+from interlock.program.ir import Program
 
 
 @dataclass(frozen=True)
@@ -38,8 +48,16 @@ class Largest:
     value: int | None
 
 
-def bound(query: Query, facts: Facts, size: Bytes, suspects: Suspects, group: np.ndarray, gate: Callable[[int], str],
-          limits: Sequence[int | None], against_trained: bool) -> list[int]:
+def bound(
+    query: Query,
+    facts: Facts,
+    size: Bytes,
+    suspects: Suspects,
+    group: np.ndarray,
+    gate: Callable[[int], str],
+    limits: Sequence[int | None],
+    against_trained: bool,
+) -> list[int]:
     """Suspects: a moment with more bytes than the rank's limit, and, if asked, than any moment of the fully trained program.
 
     Returns the rank of each. Raises TooLarge.
@@ -50,7 +68,7 @@ def bound(query: Query, facts: Facts, size: Bytes, suspects: Suspects, group: np
     for r in range(p.ranks):
         mine = [m for m in found if m.rank == r]
         if not mine and limits[r] is not None:
-            mine = [Moment(r, -1, 0, {})]                    # a rank without rows holds what is static
+            mine = [Moment(r, -1, 0, {})]  # a rank without rows holds what is static
         peak = ""
         if against_trained and mine:
             tops = [query.number(MEM, f"trained.live.r{r}.{m.row}", size.live(m, trained=True)) for m in mine]
@@ -69,14 +87,30 @@ def bound(query: Query, facts: Facts, size: Bytes, suspects: Suspects, group: np
             here = query.number(MEM, symbol, size.live(m))
             ranks += [r] * (bool(peak) + bool(limit))
             if peak:
-                suspects.add(both(gate(m.gate), f"(> {here} {peak})"), "IL606", f"rank {r} holds more {doing} than with all of them trained", [m.row])
+                suspects.add(
+                    both(gate(m.gate), f"(> {here} {peak})"),
+                    "IL606",
+                    f"rank {r} holds more {doing} than with all of them trained",
+                    [m.row],
+                )
             if limit:
-                suspects.add(both(gate(m.gate), f"(> {here} {limit})"), "IL501", f"rank {r} holds more than its capacity {doing}", [m.row])
+                suspects.add(
+                    both(gate(m.gate), f"(> {here} {limit})"),
+                    "IL501",
+                    f"rank {r} holds more than its capacity {doing}",
+                    [m.row],
+                )
     return ranks
 
 
-def memory_query(program: Program, parameters: Sequence[Parameter] = (), bounds: Mapping[str, tuple[int, int | None]] | None = None,
-                 limits: Sequence[int | None] | None = None, *, fit: bool = False) -> Query:
+def memory_query(
+    program: Program,
+    parameters: Sequence[Parameter] = (),
+    bounds: Mapping[str, tuple[int, int | None]] | None = None,
+    limits: Sequence[int | None] | None = None,
+    *,
+    fit: bool = False,
+) -> Query:
     """Sat iff a rank holds more than its limit (`fit`: iff none does) for some values of the parameters in their bounds, else from 0.
 
     The program's transfers are written. `limits`: bytes for each rank, None where there is none; default: the capacities. Raises TooLarge,
@@ -90,22 +124,46 @@ def _question(program, parameters, bounds, limits, fit=False) -> tuple[Query, Su
     query = Query(f"sat: {none if fit else more}; unsat: {more if fit else none}", "QF_LIA")
     _declare(query, program, parameters, bounds)
     facts = Facts(program)
-    limits = limits if limits is not None else program.memory.capacity if program.memory else (None,) * program.ranks
-    feet = Feet(Query("", ""), program, facts.footprint.present, frozenset())      # no bit is open: none of its symbols is used
+    limits = (
+        limits
+        if limits is not None
+        else program.memory.capacity
+        if program.memory
+        else (None,) * program.ranks
+    )
+    feet = Feet(
+        Query("", ""), program, facts.footprint.present, frozenset()
+    )  # no bit is open: none of its symbols is used
     size = Bytes(query, facts, feet, frozenset(), parameters)
     suspects = Suspects(query, MEM)
-    ranks = bound(query, facts, size, suspects, np.zeros(facts.n, dtype=np.int64), lambda group: TRUE, limits, against_trained=False)
+    ranks = bound(
+        query,
+        facts,
+        size,
+        suspects,
+        np.zeros(facts.n, dtype=np.int64),
+        lambda group: TRUE,
+        limits,
+        against_trained=False,
+    )
     query.add("ask", f"(not {suspects.any})" if fit else suspects.any)
     return query, suspects, ranks
 
 
-def _declare(query: Query, program: Program, parameters: Sequence[Parameter], bounds: Mapping[str, tuple[int, int | None]]) -> None:
+def _declare(
+    query: Query,
+    program: Program,
+    parameters: Sequence[Parameter],
+    bounds: Mapping[str, tuple[int, int | None]],
+) -> None:
     unknown = set(bounds) - {p.name for p in parameters}
     if unknown:
         raise ValueError(f"bounds of what is no parameter: {', '.join(sorted(unknown))}")
     for p in parameters:
         if p.property not in PROPERTIES or not all(0 <= l < len(program.layers) for l in p.layers):
-            raise ValueError(f"parameter {p.name} is {p.property} of layers {p.layers}; there are {', '.join(PROPERTIES)} and {len(program.layers)} layers")
+            raise ValueError(
+                f"parameter {p.name} is {p.property} of layers {p.layers}; there are {', '.join(PROPERTIES)} and {len(program.layers)} layers"
+            )
         low, high = bounds.get(p.name, (0, None))
         if low < 0:
             raise ValueError(f"{p.name} is a number of bytes: from 0")
@@ -116,8 +174,15 @@ def _declare(query: Query, program: Program, parameters: Sequence[Parameter], bo
             query.add(SIZE, f"(<= {p.name} {high})")
 
 
-def fits(program: Program, parameters: Sequence[Parameter] = (), bounds: Mapping[str, tuple[int, int | None]] | None = None,
-         limits: Sequence[int | None] | None = None, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Fits | Over | Unknown:
+def fits(
+    program: Program,
+    parameters: Sequence[Parameter] = (),
+    bounds: Mapping[str, tuple[int, int | None]] | None = None,
+    limits: Sequence[int | None] | None = None,
+    *,
+    timeout_ms: int = TIMEOUT_MS,
+    second: bool = False,
+) -> Fits | Over | Unknown:
     """Whether no rank holds more than its limit for any values of the parameters within their bounds: R-MEM-1 without rules/memory.py.
 
     Without parameters, `Over` names every rank that does. `second`: cvc5 decides too. Arguments and errors as of `memory_query`.
@@ -138,8 +203,14 @@ def fits(program: Program, parameters: Sequence[Parameter] = (), bounds: Mapping
     return Over(rows, {p.name: answer.value(p.name) for p in parameters})
 
 
-def largest(program: Program, parameter: Parameter, bounds: tuple[int, int | None] = (0, None), limits: Sequence[int | None] | None = None,
-            *, timeout_ms: int = TIMEOUT_MS) -> Largest | Over | Unknown:
+def largest(
+    program: Program,
+    parameter: Parameter,
+    bounds: tuple[int, int | None] = (0, None),
+    limits: Sequence[int | None] | None = None,
+    *,
+    timeout_ms: int = TIMEOUT_MS,
+) -> Largest | Over | Unknown:
     """The largest value of the parameter within its bounds with which every rank fits; Over: with none it does."""
     try:
         query, *_ = _question(program, [parameter], {parameter.name: bounds}, limits, fit=True)
@@ -147,9 +218,10 @@ def largest(program: Program, parameter: Parameter, bounds: tuple[int, int | Non
         return Unknown(str(reason))
     answer = maximum(query, parameter.name, timeout_ms)
     if isinstance(answer, Unsat):
-        over = fits(program, [parameter], {parameter.name: (bounds[0], bounds[0])}, limits, timeout_ms=timeout_ms)
+        over = fits(
+            program, [parameter], {parameter.name: (bounds[0], bounds[0])}, limits, timeout_ms=timeout_ms
+        )
         if isinstance(over, Fits):
             raise Contradiction("z3 says that no size fits, and that the smallest does")
         return over
     return answer if isinstance(answer, Unknown) else Largest(answer)
-

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...program.facts import Facts
-from ...program.ir import Kind
-from ...program.transfers import tie_ranks
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind
+from interlock.program.transfers import tie_ranks
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,45 @@ def _computing(facts: Facts) -> Iterator[Need]:
     before, after = before[before >= 0], after[after >= 0]
     yield Need(fed, _at(facts, facts.first_F, before, fed), "IL302", "the forward before it")
     yield Need(x, _at(facts, facts.first_F, facts.stage[x], x), "IL302", "its forward")
-    yield Need(asked, _at(facts, facts.first_X, after, asked), "IL601", "the backward that gives its gradient")
+    yield Need(
+        asked, _at(facts, facts.first_X, after, asked), "IL601", "the backward that gives its gradient"
+    )
     yield Need(w, _at(facts, facts.first_X, facts.stage[w], w), "IL305", "its input half")
     if (facts.first_LOSS >= 0).any():
         last = f[facts.neighbour(fp.next, f) < 0]
         yield Need(last, _at(facts, facts.first_LOSS, facts.stage[last], last), "IL302", "its loss")
     for rows, other, kind in ((fed, before, Kind.RECV_F), (asked, after, Kind.RECV_B)):
         away = facts.rank_at(other, facts.mb[rows]) != facts.rank[rows]
-        yield Need(rows[away], _at(facts, facts.first(kind), facts.stage[rows[away]], rows[away]), "IL401", f"its {kind.name}")
+        yield Need(
+            rows[away],
+            _at(facts, facts.first(kind), facts.stage[rows[away]], rows[away]),
+            "IL401",
+            f"its {kind.name}",
+        )
 
 
 def _transfers(facts: Facts) -> Iterator[Need]:
     fp = facts.footprint
-    first = {k: facts.first(k) for k in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)}
-    for kind, other, ahead in ((Kind.SEND_F, Kind.RECV_F, True), (Kind.RECV_F, Kind.SEND_F, False),
-                               (Kind.RECV_B, Kind.SEND_B, True), (Kind.SEND_B, Kind.RECV_B, False)):
+    first = {
+        k: facts.first(k)
+        for k in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)
+    }
+    for kind, other, ahead in (
+        (Kind.SEND_F, Kind.RECV_F, True),
+        (Kind.RECV_F, Kind.SEND_F, False),
+        (Kind.RECV_B, Kind.SEND_B, True),
+        (Kind.SEND_B, Kind.RECV_B, False),
+    ):
         rows = _listed(first[kind])
         stage = facts.neighbour(fp.next if ahead else fp.prev, rows)
         there = _at(facts, first[other], np.maximum(stage, 0), rows)
         yield Need(rows, np.where(stage >= 0, there, -1), "IL401", f"its {other.name}")
-    for kind, table, code, what in ((Kind.SEND_F, facts.first_F, "IL302", "what it sends"), (Kind.SEND_B, facts.first_X, "IL601", "what it sends"),
-                                    (Kind.WAIT_F, first[Kind.SEND_F], "IL312", "its send"), (Kind.WAIT_B, first[Kind.SEND_B], "IL312", "its send")):
+    for kind, table, code, what in (
+        (Kind.SEND_F, facts.first_F, "IL302", "what it sends"),
+        (Kind.SEND_B, facts.first_X, "IL601", "what it sends"),
+        (Kind.WAIT_F, first[Kind.SEND_F], "IL312", "its send"),
+        (Kind.WAIT_B, first[Kind.SEND_B], "IL312", "its send"),
+    ):
         rows = _listed(first[kind])
         yield Need(rows, _at(facts, table, facts.stage[rows], rows), code, what)
 
@@ -80,9 +98,15 @@ def _reductions(facts: Facts) -> Iterator[Need]:
     table = np.full(p.ranks * facts.S, -1, dtype=np.int64)
     table[(facts.rank[rows] * facts.S + facts.stage[rows])[::-1]] = rows[::-1]
     if not p.reductions_inserted:
-        yield Need(weights, table[facts.rank[weights] * facts.S + facts.stage[weights]], "IL308", "the reduction of its gradients", as_weight=True)
+        yield Need(
+            weights,
+            table[facts.rank[weights] * facts.S + facts.stage[weights]],
+            "IL308",
+            "the reduction of its gradients",
+            as_weight=True,
+        )
     shared = rows[facts.is_replicated[facts.stage[rows]]]
-    around = (facts.rank[shared] + 1) % p.ranks              # every member needs the next one: so each needs all
+    around = (facts.rank[shared] + 1) % p.ranks  # every member needs the next one: so each needs all
     yield Need(shared, table[around * facts.S + facts.stage[shared]], "IL605", "that of the next rank")
     for tie in p.ties:
         ranks = tie_ranks(p, tie)

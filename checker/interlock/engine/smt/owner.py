@@ -15,16 +15,16 @@ from itertools import combinations
 
 import numpy as np
 
-from ...program.facts import Facts
-from ...program.ir import Kind, Program
-from ...program.linearise import compute_times
-from ...rules.communication import Transfers
-from ...rules.waits import wait_graph
-from .footprint import Suspects
-from .invariance import Fails, Holds
-from .query import TIMEOUT_MS, Query, Unknown, Unsat, both, decide
+from interlock.engine.smt.footprint import Suspects
+from interlock.engine.smt.invariance import Fails, Holds
+from interlock.engine.smt.query import TIMEOUT_MS, Query, Unknown, Unsat, both, decide
+from interlock.program.facts import Facts
+from interlock.program.ir import Kind, Program
+from interlock.program.linearise import compute_times
+from interlock.rules.communication import Transfers
+from interlock.rules.waits import wait_graph
 
-MOST_MICROBATCHES = 200            # each pair of them is asked
+MOST_MICROBATCHES = 200  # each pair of them is asked
 NOT_LEADING = "owner maps are quantified for an order with inserted transfers and one Replicated region, which comes first"
 
 
@@ -34,13 +34,15 @@ class _Prefix:
 
     facts: Facts
     times: np.ndarray
-    body: np.ndarray               # mask of the rows of other stages
+    body: np.ndarray  # mask of the rows of other stages
     forward: dict[int, int]
     backward: dict[int, int]
     beside: dict[int, int]
 
 
-def any_owner(program: Program, *, timeout_ms: int = TIMEOUT_MS, second: bool = False) -> Holds | Fails | Unknown:
+def any_owner(
+    program: Program, *, timeout_ms: int = TIMEOUT_MS, second: bool = False
+) -> Holds | Fails | Unknown:
     """Whether no owner map of the program's leading Replicated region makes it wait in a cycle, its transfers as described above.
 
     Fails has no bits; it says which wait, of the program as it is if that waits in a cycle itself. `second`: cvc5 is asked too.
@@ -76,11 +78,19 @@ def _prefix(program: Program) -> _Prefix | Fails | Unknown:
     facts = Facts(program)
     times = compute_times(facts)
     if not times.complete:
-        return Fails((), "the program waits in a cycle as it is", tuple(r for r in times.stuck if r >= 0), program, "IL307")
+        return Fails(
+            (),
+            "the program waits in a cycle as it is",
+            tuple(r for r in times.stuck if r >= 0),
+            program,
+            "IL307",
+        )
     fp, M = facts.footprint, facts.M
     visited = [m for m in range(M) if fp.on_path[fp.of[m], 0] and fp.next[fp.of[m], 0] >= 0]
     if len(visited) > MOST_MICROBATCHES:
-        return Unknown(f"the region has {len(visited):,} microbatches; owner maps of up to {MOST_MICROBATCHES:,} are put to a solver")
+        return Unknown(
+            f"the region has {len(visited):,} microbatches; owner maps of up to {MOST_MICROBATCHES:,} are put to a solver"
+        )
     beside = {m: int(fp.next[fp.of[m], 0]) for m in visited}
     first = lambda table, s, m: int(table[s * M + m])
     turns = []
@@ -92,21 +102,36 @@ def _prefix(program: Program) -> _Prefix | Fails | Unknown:
         backward = {}
     body = facts.stage != 0
     for r in range(program.ranks):
-        rows = np.arange(*program.order.start[r:r + 2])
+        rows = np.arange(*program.order.start[r : r + 2])
         inner = rows[body[rows]]
         mine = [m for m in visited if program.stages[0].owner[m] == r]
-        before, after = (rows[rows < inner[0]], rows[rows > inner[-1]]) if len(inner) else (rows[facts.kind[rows] == Kind.F], rows[facts.kind[rows] != Kind.F])
+        before, after = (
+            (rows[rows < inner[0]], rows[rows > inner[-1]])
+            if len(inner)
+            else (rows[facts.kind[rows] == Kind.F], rows[facts.kind[rows] != Kind.F])
+        )
         encodes = facts.mb[before].tolist()
         gradients = list(dict.fromkeys(facts.mb[after].tolist()))
         in_turn = lambda turn: sorted((m for m in mine if m in turn), key=turn.get)
-        if len(before) + len(inner) + len(after) != len(rows) or encodes != in_turn(forward) or gradients != in_turn(backward):
-            return Unknown(f"rank {r} does not encode first and take gradients back last, each in the first stage's order; {NOT_LEADING}")
-    return _Prefix(facts, times.time, body, forward, backward, {m: program.stages[s].rank for m, s in beside.items()})
+        if (
+            len(before) + len(inner) + len(after) != len(rows)
+            or encodes != in_turn(forward)
+            or gradients != in_turn(backward)
+        ):
+            return Unknown(
+                f"rank {r} does not encode first and take gradients back last, each in the first stage's order; {NOT_LEADING}"
+            )
+    return _Prefix(
+        facts, times.time, body, forward, backward, {m: program.stages[s].rank for m, s in beside.items()}
+    )
 
 
 def _question(prefix: _Prefix) -> tuple[Query, Suspects]:
     facts, p = prefix.facts, prefix.facts.program
-    query = Query("sat: an owner map under which a wait does not go forward in these times; unsat: none waits in a cycle", "QF_UFLIA")
+    query = Query(
+        "sat: an owner map under which a wait does not go forward in these times; unsat: none waits in a cycle",
+        "QF_UFLIA",
+    )
     query.function("owner", "Int", "Int")
     owner = {}
     for m in prefix.forward:
@@ -125,15 +150,28 @@ def _question(prefix: _Prefix) -> tuple[Query, Suspects]:
         suspects.add(both(guard, f"(not (< {a} {b}))"), "IL307", what, rows)
 
     away = {m: f"(distinct {owner[m]} {q})" for m, q in prefix.beside.items()}
-    for turn, done, moved, what in ((prefix.forward, encode, hand, "encode"), (prefix.backward, decode, back, "decode")):
-        for a, b in combinations(turn, 2):                               # in turn: a before b
+    for turn, done, moved, what in (
+        (prefix.forward, encode, hand, "encode"),
+        (prefix.backward, decode, back, "decode"),
+    ):
+        for a, b in combinations(turn, 2):  # in turn: a before b
             same = f"(= {owner[a]} {owner[b]})"
             wait(done[a], done[b], same, f"{what} {b} does not come after {what} {a}")
-            wait(moved[a], moved[b], both(away[a], away[b], _meet(owner, prefix.beside, a, b)), f"the hand-over of {b} does not come after that of {a}")
+            wait(
+                moved[a],
+                moved[b],
+                both(away[a], away[b], _meet(owner, prefix.beside, a, b)),
+                f"the hand-over of {b} does not come after that of {a}",
+            )
             for x, y in ((a, b), (b, a)):
                 early, late = (done[x], moved[y]) if what == "encode" else (moved[y], done[x])
                 at = f"(or {same} (= {owner[x]} {prefix.beside[y]}))"
-                wait(early, late, both(away[y], at), f"{what} {x} and the hand-over of {y} stand the wrong way round")
+                wait(
+                    early,
+                    late,
+                    both(away[y], at),
+                    f"{what} {x} and the hand-over of {y} stand the wrong way round",
+                )
         for m in turn:
             early, late = (done[m], moved[m]) if what == "encode" else (moved[m], done[m])
             wait(early, late, away[m], f"{what} {m} and its hand-over stand the wrong way round")
@@ -141,15 +179,28 @@ def _question(prefix: _Prefix) -> tuple[Query, Suspects]:
         rows = facts.on_rank(np.flatnonzero(prefix.body), r)
         if not len(rows):
             continue
-        first, last = (row_time(rows[np.argmin(prefix.times[rows])]), row_time(rows[np.argmax(prefix.times[rows])]))
+        first, last = (
+            row_time(rows[np.argmin(prefix.times[rows])]),
+            row_time(rows[np.argmax(prefix.times[rows])]),
+        )
         for m in prefix.forward:
             mine = f"(= {owner[m]} {r})"
             wait(encode[m], first, mine, f"rank {r} begins the backbone before encode {m}")
-            wait(hand[m], first, both(away[m], mine if prefix.beside[m] != r else "true"), f"rank {r} begins the backbone before the hand-over of {m}")
+            wait(
+                hand[m],
+                first,
+                both(away[m], mine if prefix.beside[m] != r else "true"),
+                f"rank {r} begins the backbone before the hand-over of {m}",
+            )
         for m in prefix.backward:
             mine = f"(= {owner[m]} {r})"
             wait(last, decode[m], mine, f"rank {r} ends the backbone after decode {m}")
-            wait(last, back[m], both(away[m], mine if prefix.beside[m] != r else "true"), f"rank {r} ends the backbone after the gradient of {m} goes back")
+            wait(
+                last,
+                back[m],
+                both(away[m], mine if prefix.beside[m] != r else "true"),
+                f"rank {r} ends the backbone after the gradient of {m} goes back",
+            )
     for a, b in _within(prefix):
         wait(row_time(a), row_time(b), "true", f"{p.show(b)} does not come after {p.show(a)}", a, b)
     query.add("ask", suspects.any)

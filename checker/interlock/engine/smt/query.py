@@ -94,8 +94,10 @@ def emit(query: Query, expected: str | None = None, head: Sequence[str] = ()) ->
     lines = [f"; {line}".rstrip() for line in (*head, query.title)]
     lines += [f"(set-info :status {expected})"] if expected else []
     lines += [f"(set-logic {query.logic})"]
-    lines += [declaration(symbol, sort) + (f" ; {query.notes[symbol]}" if symbol in query.notes else "")
-              for symbol, sort in query.sorts.items()]
+    lines += [
+        declaration(symbol, sort) + (f" ; {query.notes[symbol]}" if symbol in query.notes else "")
+        for symbol, sort in query.sorts.items()
+    ]
     for group, terms in query.groups.items():
         lines.append(f"; group {group}")
         lines += [f"(assert (! {term} :named {name}))" for name, term in zip(query.names(group), terms)]
@@ -108,10 +110,15 @@ def read(text: str, timeout_ms: int = TIMEOUT_MS) -> list[str]:
     Raises ValueError for a text that z3 cannot read.
     """
     import z3
+
     context = z3.Context()
-    lines = [line for line in text.splitlines() if not line.startswith("(set-info :status")]          # z3 takes another answer for an error
+    lines = [
+        line for line in text.splitlines() if not line.startswith("(set-info :status")
+    ]  # z3 takes another answer for an error
     try:
-        said = z3.Z3_eval_smtlib2_string(context.ref(), "\n".join([f"(set-option :timeout {timeout_ms})", *lines]))
+        said = z3.Z3_eval_smtlib2_string(
+            context.ref(), "\n".join([f"(set-option :timeout {timeout_ms})", *lines])
+        )
     except z3.Z3Exception as error:
         raise ValueError(f"z3: {error.args[0]}") from None
     return said.split()
@@ -128,18 +135,22 @@ def second_opinion(query: Query, answer: Sat | Unsat | Unknown, timeout_ms: int)
 
     Where z3 has none, a model of cvc5 is the answer: the times in it are a certificate or they are not, and the kernel says which.
     """
-    from . import second
+    from interlock.engine.smt import second
+
     other = second.decide(query, timeout_ms)
     if isinstance(answer, Unknown) and isinstance(other, Sat):
         return other
     if {type(answer), type(other)} == {Sat, Unsat}:
-        raise Contradiction(f"z3 says {type(answer).__name__.lower()} and cvc5 {type(other).__name__.lower()}: {query.title}")
+        raise Contradiction(
+            f"z3 says {type(answer).__name__.lower()} and cvc5 {type(other).__name__.lower()}: {query.title}"
+        )
     return answer
 
 
 def maximum(query: Query, symbol: str, timeout_ms: int = TIMEOUT_MS) -> int | None | Unsat | Unknown:
     """The largest value of an integer symbol with which the query is satisfiable; None: there is none."""
     import z3
+
     solver = z3.Optimize()
     solver.set("timeout", max(timeout_ms, 1))
     solver.from_string(query.text())
@@ -155,7 +166,9 @@ def maximum(query: Query, symbol: str, timeout_ms: int = TIMEOUT_MS) -> int | No
 
 def _unknown(why: str, limit: int, solver: str = "z3") -> Unknown:
     if why in ("timeout", "canceled"):
-        return Unknown(f"{solver} gave no answer in {limit} ms; a longer limit or the graph engine may decide it")
+        return Unknown(
+            f"{solver} gave no answer in {limit} ms; a longer limit or the graph engine may decide it"
+        )
     return Unknown(f"{solver} gave no answer: {why}")
 
 
@@ -170,6 +183,7 @@ class Session:
 
     def __init__(self, query: Query, timeout_ms: int, wrap: str = "(assert {term})"):
         import z3
+
         self._z3, self._sorts = z3, query.sorts
         self._limit, self._until = timeout_ms, time.monotonic() + timeout_ms / 1000
         # difference constraints: measured 100 times faster than QF_IDL's tactic; it knows no sums
@@ -177,7 +191,9 @@ class Session:
         self._solver.set("arith.solver", 1 if query.logic == "QF_IDL" else 6)
         self._solver.from_string(query.text(wrap))
 
-    def check(self, assume: Iterable[str] = (), at_most: tuple[Sequence[str], int] | None = None) -> Sat | Unsat | Unknown:
+    def check(
+        self, assume: Iterable[str] = (), at_most: tuple[Sequence[str], int] | None = None
+    ) -> Sat | Unsat | Unknown:
         """`assume`: Boolean symbols taken as true. `at_most`: (Boolean symbols, how many of them may be false)."""
         z3, solver = self._z3, self._solver
         left = int((self._until - time.monotonic()) * 1000)
@@ -185,7 +201,7 @@ class Session:
             return self._unknown("timeout")
         solver.set("timeout", left)
         try:
-            if at_most is not None:              # push only here: it costs the first check its preprocessing
+            if at_most is not None:  # push only here: it costs the first check its preprocessing
                 symbols, bound = at_most
                 solver.push()
                 solver.add(z3.AtMost(*(z3.Not(z3.Bool(s)) for s in symbols), bound))
@@ -238,7 +254,9 @@ def add(*terms: tuple[int, str]) -> str:
             constant += factor * int(term)
         else:
             factors[term] = factors.get(term, 0) + factor
-    parts = [term if factor == 1 else f"(* {numeral(factor)} {term})" for term, factor in factors.items() if factor]
+    parts = [
+        term if factor == 1 else f"(* {numeral(factor)} {term})" for term, factor in factors.items() if factor
+    ]
     parts += [numeral(constant)] if constant or not parts else []
     return parts[0] if len(parts) == 1 else f"(+ {' '.join(parts)})"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from .query import Query, Sat, Unknown, Unsat
+from interlock.engine.smt.query import Query, Sat, Unknown, Unsat
 
-MOST_TEXT = {"QF_IDL": 20_000}     # characters of a query that is put to it, for an answer in a second: its time limit is a loose one
+MOST_TEXT = {
+    "QF_IDL": 20_000
+}  # characters of a query that is put to it, for an answer in a second: its time limit is a loose one
 MOST_OTHER_TEXT = 100_000
 
 
@@ -35,6 +37,7 @@ def decide(query: Query, timeout_ms: int) -> Sat | Unsat | Unknown:
 def run(text: str, timeout_ms: int) -> tuple[list[str], object, object]:
     """What cvc5 answers to each check-sat of a file, and its solver and symbols after it. The time limit is for each check."""
     import cvc5
+
     solver = cvc5.Solver()
     solver.setOption("tlimit-per", str(max(timeout_ms, 1)))
     solver.setOption("produce-models", "true")

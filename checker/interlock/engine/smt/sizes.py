@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...program.facts import Facts
-from . import live
-from .footprint import Feet
-from .live import EACH, WITHIN, Moment, Part
-from .query import FALSE, TRUE, Query, add
+from interlock.engine.smt import live
+from interlock.engine.smt.footprint import Feet
+from interlock.engine.smt.live import EACH, WITHIN, Moment, Part
+from interlock.engine.smt.query import FALSE, TRUE, Query, add
+from interlock.program.facts import Facts
 
 MEM, SIZE = "mem", "size"
 PROPERTIES = ("weights", "activation", "until_weight", "output", "workspace")
-NAMES = {live.STASH: "stash", live.UNTIL_WEIGHT: "until_weight", live.ANEW: "anew", live.ANEW_UNTIL_WEIGHT: "anew_until_weight", live.OUTPUT: "output",
-         live.INPUT: "input", live.INPUT_UNTIL_X: "input_until_X", live.GRADIENT: "gradient", live.WORKSPACE: "workspace"}
+NAMES = {
+    live.STASH: "stash",
+    live.UNTIL_WEIGHT: "until_weight",
+    live.ANEW: "anew",
+    live.ANEW_UNTIL_WEIGHT: "anew_until_weight",
+    live.OUTPUT: "output",
+    live.INPUT: "input",
+    live.INPUT_UNTIL_X: "input_until_X",
+    live.GRADIENT: "gradient",
+    live.WORKSPACE: "workspace",
+}
 
 
 @dataclass(frozen=True)
@@ -33,8 +42,16 @@ class Parameter:
 class Bytes:
     """Sizes of parts as terms. `symbolic`: layers whose bits are open; `open_sizes`: no size is given, each is any number from 0."""
 
-    def __init__(self, query: Query, facts: Facts, feet: Feet, symbolic: frozenset[int], parameters: Sequence[Parameter] = (),
-                 open_sizes: bool = False, gate: Callable[[int], str] = lambda group: TRUE):
+    def __init__(
+        self,
+        query: Query,
+        facts: Facts,
+        feet: Feet,
+        symbolic: frozenset[int],
+        parameters: Sequence[Parameter] = (),
+        open_sizes: bool = False,
+        gate: Callable[[int], str] = lambda group: TRUE,
+    ):
         self._query, self._facts, self._feet, self._symbolic = query, facts, feet, symbolic
         self._open, self._gate = open_sizes, gate
         self._parameter = {(l, p.property): p.name for p in parameters for l in p.layers}
@@ -71,7 +88,10 @@ class Bytes:
     @property
     def linear(self) -> bool:
         """What is kept until W, the smaller of two sizes, is so many bytes and so many for each image."""
-        sizes = lambda l, images: (self._value(l, "until_weight", images), self._value(l, "activation", images))
+        sizes = lambda l, images: (
+            self._value(l, "until_weight", images),
+            self._value(l, "activation", images),
+        )
         pairs = [sizes(l, images) for l in range(len(self._facts.program.layers)) for images in (0, EACH)]
         return all(None not in pair and pair[0] <= pair[1] for pair in pairs)
 
@@ -102,7 +122,9 @@ class Bytes:
             if symbol not in self._query.sorts:
                 self._query.integer(symbol)
                 scaled, whole = add((above, weights)), f"(* {below} {symbol})"
-                self._query.add(SIZE, f"(and (<= {scaled} {whole}) (< {whole} {add((1, scaled), (below, '1'))}))")
+                self._query.add(
+                    SIZE, f"(and (<= {scaled} {whole}) (< {whole} {add((1, scaled), (below, '1'))}))"
+                )
             total.append((1, symbol))
         return add(*total)
 
@@ -113,7 +135,13 @@ class Bytes:
 
     def _bit(self, l: int, trained: bool) -> str:
         layer = self._facts.program.layers[l]
-        return (TRUE if trained else self._feet.bit[l]) if l in self._symbolic else TRUE if layer.trainable else FALSE
+        return (
+            (TRUE if trained else self._feet.bit[l])
+            if l in self._symbolic
+            else TRUE
+            if layer.trainable
+            else FALSE
+        )
 
     def _wanted(self, cls: int, layers: Sequence[int], trained: bool) -> str:
         """Whether one of the layers, all that are present up to the last of them, is trained."""
@@ -138,7 +166,11 @@ class Bytes:
         key = part, trained
         if key not in self._sized:
             term = self._part(part, trained)
-            at = f".s{part.stage}.c{part.cls}" + self._of(part.images) + (f".g{part.gate}" if part.gate else "")
+            at = (
+                f".s{part.stage}.c{part.cls}"
+                + self._of(part.images)
+                + (f".g{part.gate}" if part.gate else "")
+            )
             symbol = f"{'trained.' if trained else ''}{NAMES[part.what]}{at}"
             if term not in self._query.sorts and not term.isdigit():
                 region = self._facts.program.stages[part.stage].region
@@ -152,16 +184,30 @@ class Bytes:
         layers = self._present(cls, part.stage)
         declared = self._facts.program.layers
         wanted = lambda l: self._wanted(cls, self._feet.layers(cls, range(l + 1)), trained)
-        output = lambda l, gate, name: self._held(gate, self.size(l, "output", images), f"{name}.c{cls}.l{l}{of}")
+        output = lambda l, gate, name: self._held(
+            gate, self.size(l, "output", images), f"{name}.c{cls}.l{l}{of}"
+        )
         match part.what:
             case live.STASH | live.ANEW:
                 mine = [l for l in layers if declared[l].recompute == (part.what == live.ANEW)]
-                total = [self._held(wanted(l), self.size(l, "activation", images), f"held.c{cls}.l{l}{of}") for l in mine]
-                if part.what == live.STASH:                  # and the inputs of the recomputed layers
-                    total += [output(before, wanted(last), f"input_of.l{last}") for before, last in self._runs(cls, part.stage) if before is not None]
+                total = [
+                    self._held(wanted(l), self.size(l, "activation", images), f"held.c{cls}.l{l}{of}")
+                    for l in mine
+                ]
+                if part.what == live.STASH:  # and the inputs of the recomputed layers
+                    total += [
+                        output(before, wanted(last), f"input_of.l{last}")
+                        for before, last in self._runs(cls, part.stage)
+                        if before is not None
+                    ]
             case live.UNTIL_WEIGHT | live.ANEW_UNTIL_WEIGHT:
                 mine = [l for l in layers if declared[l].recompute == (part.what == live.ANEW_UNTIL_WEIGHT)]
-                total = [self._held(self._bit(l, trained), self._for_weight(l, images), f"held_for_W.c{cls}.l{l}{of}") for l in mine]
+                total = [
+                    self._held(
+                        self._bit(l, trained), self._for_weight(l, images), f"held_for_W.c{cls}.l{l}{of}"
+                    )
+                    for l in mine
+                ]
             case live.OUTPUT:
                 total = [output(layers[-1], TRUE, "")]
             case live.INPUT | live.INPUT_UNTIL_X:
@@ -169,11 +215,20 @@ class Bytes:
                 kept = [wanted(last) for made_of, last in self._runs(cls, part.stage) if made_of is None]
                 gate = TRUE if part.what == live.INPUT else kept[0] if kept else FALSE
                 total = [output(before, gate, f"input_of.s{part.stage}")]
-            case live.GRADIENT:                              # crosses iff a layer up to the end of its stage is trained
+            case live.GRADIENT:  # crosses iff a layer up to the end of its stage is trained
                 total = [output(layers[-1], wanted(layers[-1]), "crossing")]
             case _:
-                largest = self._most([self.size(l, "workspace", images) for l in layers], f"most_workspace.s{part.stage}.c{cls}{of}")
-                total = [self._held(TRUE if trained else self._gate(part.gate), largest, f"working.s{part.stage}.c{cls}.g{part.gate}{of}")]
+                largest = self._most(
+                    [self.size(l, "workspace", images) for l in layers],
+                    f"most_workspace.s{part.stage}.c{cls}{of}",
+                )
+                total = [
+                    self._held(
+                        TRUE if trained else self._gate(part.gate),
+                        largest,
+                        f"working.s{part.stage}.c{cls}.g{part.gate}{of}",
+                    )
+                ]
         return add(*((1, term) for term in total))
 
     def _present(self, cls: int, stage: int) -> list[int]:
@@ -197,7 +252,10 @@ class Bytes:
             return terms[0] if terms else "0"
         if symbol not in self._query.sorts:
             self._query.integer(symbol)
-            self._query.add(SIZE, f"(and {' '.join(f'(<= {t} {symbol})' for t in terms)} (or {' '.join(f'(= {t} {symbol})' for t in terms)}))")
+            self._query.add(
+                SIZE,
+                f"(and {' '.join(f'(<= {t} {symbol})' for t in terms)} (or {' '.join(f'(= {t} {symbol})' for t in terms)}))",
+            )
         return symbol
 
     # sums
@@ -209,7 +267,10 @@ class Bytes:
             for stage in self._facts.program.stages:
                 if stage.replicated or stage.rank == rank:
                     for l in range(stage.first, stage.last):
-                        total += [(1, self.size(l, "weights")), (1, self._held(self._bit(l, trained), self._state(l), f"state.l{l}"))]
+                        total += [
+                            (1, self.size(l, "weights")),
+                            (1, self._held(self._bit(l, trained), self._state(l), f"state.l{l}")),
+                        ]
             self._query.notes[symbol] = f"weights, gradients and optimizer state of rank {rank}"
             self._query.number(MEM, symbol, add(*total))
         return symbol

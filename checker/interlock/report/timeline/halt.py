@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...cost.timeline import Timeline
-from ...program.facts import Facts
-from ...program.ir import Program
-from ...rules.communication import Transfers
-from ...rules.waits import wait_graph
+from interlock.program.facts import Facts
+from interlock.program.ir import Program
+from interlock.rules.communication import Transfers
+from interlock.rules.waits import wait_graph
+from interlock.timing.timeline import Timeline
 
 
 def run(program: Program, model: str, durations: np.ndarray) -> Timeline:
     """Every row at its earliest; `durations`: ns of each row. Rows on a cycle of waits, and all behind it, have no time (-1)."""
     facts = Facts(program)
     waits = wait_graph(facts, Transfers(facts), model)
-    node = waits.node[:facts.n]
+    node = waits.node[: facts.n]
     events = len(waits.node)
     length = np.zeros(events, dtype=np.int64)
     np.maximum.at(length, node, durations)
@@ -31,7 +31,7 @@ def run(program: Program, model: str, durations: np.ndarray) -> Timeline:
         e = ready.pop()
         ended[e] = True
         end = start[e] + long[e]
-        for d in after[begin[e]:begin[e + 1]]:
+        for d in after[begin[e] : begin[e + 1]]:
             if end > start[d] or cause[d] < 0:
                 start[d], cause[d] = end, e
             missing[d] -= 1

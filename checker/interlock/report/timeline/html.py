@@ -11,43 +11,93 @@ from string import Template
 
 import numpy as np
 
-from ...program.ir import Kind
-from ...rules.memory import show_bytes
-from ...witness.story import name
-from .layout import Scene
-from .palette import REGIONS, fills, ink
+from interlock.program.ir import Kind
+from interlock.report.timeline.layout import Scene
+from interlock.report.timeline.palette import REGIONS, fills, ink
+from interlock.rules.memory import show_bytes
+from interlock.witness.story import name
 
-MOST_CHARACTERS = 4_000_000                          # of source lines that go into a page
+MOST_CHARACTERS = 4_000_000  # of source lines that go into a page
 _PAGE = Path(__file__).with_name("page")
-_SCRIPTS = ("data", "colours", "view", "draw", "arrows", "pointer", "search", "hands")       # one scope, in this order
+_SCRIPTS = (
+    "data",
+    "colours",
+    "view",
+    "draw",
+    "arrows",
+    "pointer",
+    "search",
+    "hands",
+)  # one scope, in this order
 
 
 def render(scene: Scene) -> str:
     """The page of one run."""
     badge = f'<span class="badge {escape(scene.verdict)}">{escape(scene.verdict)}</span>'
-    return _page([scene], scene.headline, badge, scene.told, _figures(scene), "", _cycle(scene), _ranks(scene))
+    return _page(
+        [scene], scene.headline, badge, scene.told, _figures(scene), "", _cycle(scene), _ranks(scene)
+    )
 
 
 def compare(scenes: Sequence[Scene], table: Sequence[Sequence[str]]) -> str:
     """The page of several runs over one axis of time, with their table."""
     names = ", ".join(s.name for s in scenes)
-    return _page(scenes, f"{len(scenes)} schedules compared", "", names, "", _table(table), "", "".join(f"<h3>{escape(s.name)}</h3>{_ranks(s)}" for s in scenes))
+    return _page(
+        scenes,
+        f"{len(scenes)} schedules compared",
+        "",
+        names,
+        "",
+        _table(table),
+        "",
+        "".join(f"<h3>{escape(s.name)}</h3>{_ranks(s)}" for s in scenes),
+    )
 
 
-def _page(scenes: Sequence[Scene], heading: str, badge: str, told: str, figures: str, table: str, cycle: str, ranks: str) -> str:
+def _page(
+    scenes: Sequence[Scene],
+    heading: str,
+    badge: str,
+    told: str,
+    figures: str,
+    table: str,
+    cycle: str,
+    ranks: str,
+) -> str:
     notes = list(dict.fromkeys(n for s in scenes for n in s.notes))
     read = lambda file: (_PAGE / file).read_text(encoding="utf-8")
     return Template(read("page.html")).substitute(
-        title=escape(f"{heading} - Interlock"), heading=escape(heading), badge=badge, told=escape(told), figures=figures, table=table, cycle=cycle, ranks=ranks,
-        notes=f'<p class="notes">{"<br>".join(map(escape, notes))}</p>' if notes else "", css=read("page.css"), js="".join(read(f"{name}.js") for name in _SCRIPTS),
-        label=escape(f"Timeline of {heading}. {told}. " + ", ".join(f"{k} {v}" for k, v in scenes[0].figures)), data=_json(data(scenes)))
+        title=escape(f"{heading} - Interlock"),
+        heading=escape(heading),
+        badge=badge,
+        told=escape(told),
+        figures=figures,
+        table=table,
+        cycle=cycle,
+        ranks=ranks,
+        notes=f'<p class="notes">{"<br>".join(map(escape, notes))}</p>' if notes else "",
+        css=read("page.css"),
+        js="".join(read(f"{name}.js") for name in _SCRIPTS),
+        label=escape(
+            f"Timeline of {heading}. {told}. " + ", ".join(f"{k} {v}" for k, v in scenes[0].figures)
+        ),
+        data=_json(data(scenes)),
+    )
 
 
 def data(scenes: Sequence[Scene]) -> dict:
     """What the script draws."""
     whole = any(s.whole for s in scenes)
-    palette = [{**fills(i, whole), **{f"ink{k}": ink(fills(i, whole)[k]) for k in "FIB"}} for i in range(len(REGIONS))]
-    return {"format": "interlock.picture/1", "kinds": [k.name for k in Kind], "palette": palette, "scenes": [_scene(s) for s in scenes]}
+    palette = [
+        {**fills(i, whole), **{f"ink{k}": ink(fills(i, whole)[k]) for k in "FIB"}}
+        for i in range(len(REGIONS))
+    ]
+    return {
+        "format": "interlock.picture/1",
+        "kinds": [k.name for k in Kind],
+        "palette": palette,
+        "scenes": [_scene(s) for s in scenes],
+    }
 
 
 def _json(value: dict) -> str:
@@ -63,38 +113,95 @@ def _scene(scene: Scene) -> dict:
     payloads, payload = np.unique(scene.payload.astype(np.float64), return_inverse=True)
     payload = np.where(scene.payload.astype(np.float64) < 0, -1, payload)
     place, spans, texts = _places(scene)
-    columns = {"kind": o.kind, "stage": o.stage, "mb": o.mb, "peer": o.peer, "name_": o.name, "comm": o.comm, "start": scene.start, "end": scene.end,
-               "lane": scene.lane, "half": scene.half, "payload": payload, "place": place}
+    columns = {
+        "kind": o.kind,
+        "stage": o.stage,
+        "mb": o.mb,
+        "peer": o.peer,
+        "name_": o.name,
+        "comm": o.comm,
+        "start": scene.start,
+        "end": scene.end,
+        "lane": scene.lane,
+        "half": scene.half,
+        "payload": payload,
+        "place": place,
+    }
     b, (sends, receives) = scene.bubbles, scene.pairs
     return {
-        "name": scene.name, "verdict": scene.verdict, "ranks": scene.ranks, "makespan": scene.makespan, "makespanText": ("stops at " if scene.walk else "") + scene.time(scene.makespan), "unit": scene.unit,
-        "regions": scene.regions, "stages": [[r, c, _layers(p, s)] for s, (r, c) in enumerate(zip(scene.stage_region, scene.stage_chunk))],
-        "names": list(p.names), "comms": [c.name for c in p.communicators], "columns": {k: _column(v) for k, v in columns.items()}, "first": _column(o.start),
-        "payloads": payloads.tolist(), "path": _column(np.array(scene.timeline.critical, dtype=np.int64)), "marks": list(scene.marks),
-        "sends": _column(sends), "receives": _column(receives), "lines": scene.comm_lines, "inBytes": scene.in_bytes, "most": scene.most,
-        "tracks": [{"time": _column(t.time), "value": _column(t.value), "peak": t.peak, "limit": t.limit} for t in scene.tracks],
-        "bubbles": {"rank": _column(b.rank), "start": _column(b.start), "end": _column(b.end), "phase": _column(b.phase)},
-        "ghosts": [[g.rank, g.slot, g.row, int(g.blocked), g.skipped] for g in scene.ghosts], "arrows": [list(map(int, a)) for a in scene.arrows], "spans": spans, "texts": texts}
+        "name": scene.name,
+        "verdict": scene.verdict,
+        "ranks": scene.ranks,
+        "makespan": scene.makespan,
+        "makespanText": ("stops at " if scene.walk else "") + scene.time(scene.makespan),
+        "unit": scene.unit,
+        "regions": scene.regions,
+        "stages": [
+            [r, c, _layers(p, s)] for s, (r, c) in enumerate(zip(scene.stage_region, scene.stage_chunk))
+        ],
+        "names": list(p.names),
+        "comms": [c.name for c in p.communicators],
+        "columns": {k: _column(v) for k, v in columns.items()},
+        "first": _column(o.start),
+        "payloads": payloads.tolist(),
+        "path": _column(np.array(scene.timeline.critical, dtype=np.int64)),
+        "marks": list(scene.marks),
+        "sends": _column(sends),
+        "receives": _column(receives),
+        "lines": scene.comm_lines,
+        "inBytes": scene.in_bytes,
+        "most": scene.most,
+        "tracks": [
+            {"time": _column(t.time), "value": _column(t.value), "peak": t.peak, "limit": t.limit}
+            for t in scene.tracks
+        ],
+        "bubbles": {
+            "rank": _column(b.rank),
+            "start": _column(b.start),
+            "end": _column(b.end),
+            "phase": _column(b.phase),
+        },
+        "ghosts": [[g.rank, g.slot, g.row, int(g.blocked), g.skipped] for g in scene.ghosts],
+        "arrows": [list(map(int, a)) for a in scene.arrows],
+        "spans": spans,
+        "texts": texts,
+    }
 
 
 def _column(values: np.ndarray) -> dict:
     """A column as base64 of the smallest little-endian type that holds it, or as its one value."""
     values = np.asarray(values)
-    if len(values) and (values == values[0]).all() and float(values[0]).is_integer() and abs(values[0]) < 1 << 31:
+    if (
+        len(values)
+        and (values == values[0]).all()
+        and float(values[0]).is_integer()
+        and abs(values[0]) < 1 << 31
+    ):
         return {"v": int(values[0]), "n": len(values)}
     low, high = (values.min(), values.max()) if len(values) else (0, 0)
     if values.dtype.kind == "f":
         kind = "<f8"
     else:
-        kind = next((k for k, most in (("i1", 1 << 7), ("<i2", 1 << 15), ("<i4", 1 << 31)) if -most <= low and high < most), "<f8")
+        kind = next(
+            (
+                k
+                for k, most in (("i1", 1 << 7), ("<i2", 1 << 15), ("<i4", 1 << 31))
+                if -most <= low and high < most
+            ),
+            "<f8",
+        )
     return {"t": kind[-2:], "b": base64.b64encode(values.astype(kind).tobytes()).decode("ascii")}
 
 
 def _layers(program, stage: int) -> str:
     s = program.stages[stage]
-    names = list(dict.fromkeys(layer.name for layer in program.layers[s.first:s.last]))
+    names = list(dict.fromkeys(layer.name for layer in program.layers[s.first : s.last]))
     if s.last - s.first > 1:
-        return f"{names[0]} to {names[-1]}, {s.last - s.first} layers" if len(names) > 1 else f"{s.last - s.first} layers {names[0]}"
+        return (
+            f"{names[0]} to {names[-1]}, {s.last - s.first} layers"
+            if len(names) > 1
+            else f"{s.last - s.first} layers {names[0]}"
+        )
     return names[0] if names else ""
 
 
@@ -129,13 +236,21 @@ def _places(scene: Scene) -> tuple[np.ndarray, list, list]:
 
 
 def _figures(scene: Scene) -> str:
-    return '<dl class="figures">' + "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in scene.figures) + "</dl>"
+    return (
+        '<dl class="figures">'
+        + "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in scene.figures)
+        + "</dl>"
+    )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
     cells = lambda row, tag: "".join(f"<{tag}>{escape(c)}</{tag}>" for c in row)
-    return f'<div class="wide"><table class="data"><thead><tr>{cells(head, "th")}</tr></thead><tbody>' + "".join(f"<tr>{cells(r, 'td')}</tr>" for r in body) + "</tbody></table></div>"
+    return (
+        f'<div class="wide"><table class="data"><thead><tr>{cells(head, "th")}</tr></thead><tbody>'
+        + "".join(f"<tr>{cells(r, 'td')}</tr>" for r in body)
+        + "</tbody></table></div>"
+    )
 
 
 def _ranks(scene: Scene) -> str:
@@ -149,7 +264,16 @@ def _ranks(scene: Scene) -> str:
         track = scene.tracks[r] if scene.tracks else None
         peak = "" if track is None else show_bytes(track.peak) if scene.in_bytes else str(track.peak)
         over = track is not None and track.limit is not None and track.peak > track.limit
-        rows.append([str(r), scene.time(used), scene.time(scene.makespan - used), f"{bubble / scene.makespan:.1%}" if scene.makespan else "", peak, f"over its capacity of {show_bytes(track.limit)}" if over else ""])
+        rows.append(
+            [
+                str(r),
+                scene.time(used),
+                scene.time(scene.makespan - used),
+                f"{bubble / scene.makespan:.1%}" if scene.makespan else "",
+                peak,
+                f"over its capacity of {show_bytes(track.limit)}" if over else "",
+            ]
+        )
     return _table(rows)
 
 
@@ -160,5 +284,7 @@ def _cycle(scene: Scene) -> str:
     for leg, after in zip(scene.circle, scene.circle[1:] + scene.circle[:1]):
         what, needs, late = (name(scene.program, ("op", row)) for row in (leg.stop, after.owed, after.stop))
         why = f", which comes after {late}" if after.stop != after.owed else ""
-        items.append(f'<li><button type="button" data-row="{leg.stop}">rank {leg.rank}: {escape(what)} waits for {escape(needs)} of rank {after.rank}{escape(why)}</button></li>')
+        items.append(
+            f'<li><button type="button" data-row="{leg.stop}">rank {leg.rank}: {escape(what)} waits for {escape(needs)} of rank {after.rank}{escape(why)}</button></li>'
+        )
     return f'<section class="cycle" aria-label="The circle of waits"><h2>Why it stops</h2><ol>{"".join(items)}</ol></section>'

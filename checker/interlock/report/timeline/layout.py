@@ -7,21 +7,20 @@ from functools import cached_property
 
 import numpy as np
 
-from ...cost.figures import Period, period
-from ...cost.timeline import Timeline
-from ...language.source import Sources
-from ...program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
-from ...program.ir import Kind, Program
-from ...rules.communication import Transfers
-from ...rules.memory import STATIC, Usage, in_flight, show_bytes, stash_counts
-from ...witness.walk import Leg, legs
+from interlock.program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
+from interlock.program.ir import Kind, Program
+from interlock.rules.communication import Transfers
+from interlock.rules.memory import STATIC, Usage, in_flight, show_bytes, stash_counts
+from interlock.text.source import Sources
+from interlock.timing.figures import Period, period
+from interlock.timing.timeline import Timeline
+from interlock.witness.walk import Leg, legs
 
-
-UNIT = 1000                        # ns drawn as one unit where a schedule says no durations
+UNIT = 1000  # ns drawn as one unit where a schedule says no durations
 NONE, COMPUTE, COMM = -1, 0, 1
 PHASES = ("warmup", "residual", "cooldown")
-MOST_LANES = 4                     # lines for transfers that run at once on one rank
-MOST_GHOSTS = 9                    # operations drawn behind the point where a rank stops
+MOST_LANES = 4  # lines for transfers that run at once on one rank
+MOST_GHOSTS = 9  # operations drawn behind the point where a rank stops
 _DRAWN = np.zeros(256, dtype=bool)
 _DRAWN[[int(k) for k in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.LOSS, Kind.STEP)]] = True
 _COLLECTIVE = np.zeros(256, dtype=bool)
@@ -77,8 +76,8 @@ class Scene:
     marks: tuple[int, ...] = ()
     sources: Sources | None = None
     path: str = ""
-    sound: bool = True                                  # its memory may be counted
-    measured: bool = False                              # and not predicted
+    sound: bool = True  # its memory may be counted
+    measured: bool = False  # and not predicted
 
     @property
     def program(self) -> Program:
@@ -98,7 +97,7 @@ class Scene:
 
     @property
     def makespan(self) -> int:
-        return max(self.timeline.makespan, 0)            # nothing may have run
+        return max(self.timeline.makespan, 0)  # nothing may have run
 
     @property
     def ranks(self) -> int:
@@ -113,7 +112,11 @@ class Scene:
         names = list(dict.fromkeys(s.region for s in stages))
         rows = np.flatnonzero(IS_COMPUTE[o.kind] & self.facts.stage_ok)
         index = np.array([names.index(s.region) for s in stages] or [0])
-        counts = np.bincount(index[o.stage[rows]], minlength=len(names)) if len(rows) else np.zeros(len(names), dtype=int)
+        counts = (
+            np.bincount(index[o.stage[rows]], minlength=len(names))
+            if len(rows)
+            else np.zeros(len(names), dtype=int)
+        )
         return [names[i] for i in sorted(range(len(names)), key=lambda i: (-counts[i], i))]
 
     @cached_property
@@ -164,7 +167,7 @@ class Scene:
         free: list[int] = []
         for i, row in enumerate(rows.tolist()):
             if not i or rank[i] != rank[i - 1]:
-                free = [0, 0]                             # receives above, sends below, more lines where they overlap
+                free = [0, 0]  # receives above, sends below, more lines where they overlap
             order = ([1, 0] if sends[i] else [0, 1]) + list(range(2, len(free)))
             line = next((k for k in order if free[k] <= start[i]), len(free))
             if line == len(free):
@@ -186,7 +189,7 @@ class Scene:
         return [self._union(r, self.lane == COMPUTE) for r in range(self.ranks)]
 
     def _union(self, rank: int, rows: np.ndarray) -> np.ndarray:
-        a, b = self.program.order.start[rank:rank + 2]
+        a, b = self.program.order.start[rank : rank + 2]
         hit = rows[a:b] & (self.end[a:b] > self.start[a:b])
         start, end = self.start[a:b][hit], self.end[a:b][hit]
         if not len(start):
@@ -207,7 +210,9 @@ class Scene:
             first, last = (compute[0, 0], compute[-1, 1]) if len(compute) else (self.makespan, self.makespan)
             phase = np.where(edges[:, 1] <= first, 0, np.where(edges[:, 0] >= last, 2, 1))
             parts.append((np.full(len(edges), r), edges[:, 0], edges[:, 1], phase))
-        columns = [np.concatenate([p[i] for p in parts]) if parts else np.empty(0, dtype=np.int64) for i in range(4)]
+        columns = [
+            np.concatenate([p[i] for p in parts]) if parts else np.empty(0, dtype=np.int64) for i in range(4)
+        ]
         return Bubbles(*columns)
 
     @cached_property
@@ -253,7 +258,7 @@ class Scene:
             change = np.zeros(n + 1, dtype=live.dtype)
             np.add.at(change, i.start, i.size)
             np.subtract.at(change, i.end, i.size)
-            between = np.cumsum(change)[:n]               # what stays when a row has ended
+            between = np.cumsum(change)[:n]  # what stays when a row has ended
             static, memory = usage.static, self.program.memory
             limits = memory.capacity if memory is not None else (None,) * self.ranks
         else:
@@ -261,23 +266,36 @@ class Scene:
             static, limits = [0] * self.ranks, (None,) * self.ranks
         return [self._track(r, live, between, static[r], limits[r]) for r in range(self.ranks)]
 
-    def _track(self, rank: int, live: np.ndarray, between: np.ndarray, static: int, limit: int | None) -> Track:
+    def _track(
+        self, rank: int, live: np.ndarray, between: np.ndarray, static: int, limit: int | None
+    ) -> Track:
         """Steps at the start and the end of what the rank does in its order; its transfers count for the gap they are listed in."""
-        a, b = (int(x) for x in self.program.order.start[rank:rank + 2])
+        a, b = (int(x) for x in self.program.order.start[rank : rank + 2])
         rows = np.arange(a, b)
         ran = rows[(self.start[a:b] >= 0)]
         host = ran[IS_COMPUTE[self.program.order.kind[ran]]]
         host = host[self.half[host] != 2]
         peak = static + (int(live[ran].max()) if len(ran) else 0)
         if not len(host):
-            return Track(np.array([0]), np.array([static + (int(live[ran].max()) if len(ran) else 0)]), peak, limit)
+            return Track(
+                np.array([0]), np.array([static + (int(live[ran].max()) if len(ran) else 0)]), peak, limit
+            )
         stop = int(ran[-1]) + 1
         tail = host + (self.half[host] == 1)
         upto = np.r_[host[1:], stop]
-        gap = np.array([max(int(between[t]), *(int(x) for x in live[t + 1:u]), 0) if u > t + 1 else int(between[t]) for t, u in zip(tail.tolist(), upto.tolist())], dtype=object)
-        first = max((int(x) for x in live[a:host[0]]), default=0)
+        gap = np.array(
+            [
+                max(int(between[t]), *(int(x) for x in live[t + 1 : u]), 0) if u > t + 1 else int(between[t])
+                for t, u in zip(tail.tolist(), upto.tolist())
+            ],
+            dtype=object,
+        )
+        first = max((int(x) for x in live[a : host[0]]), default=0)
         time = np.r_[0, np.stack([self.start[host], self.end[host]], axis=1).reshape(-1)]
-        value = np.r_[[first], np.stack([live[host].astype(object), gap], axis=1).reshape(-1)].astype(float) + static
+        value = (
+            np.r_[[first], np.stack([live[host].astype(object), gap], axis=1).reshape(-1)].astype(float)
+            + static
+        )
         keep = np.r_[time[1:] > time[:-1], True]
         value = np.maximum.reduceat(value, np.r_[0, np.flatnonzero(keep[:-1]) + 1])
         return Track(time[keep].astype(np.int64), value, peak, limit)
@@ -285,7 +303,9 @@ class Scene:
     @cached_property
     def most(self) -> float:
         """The top of the memory scale, in the units of the tracks."""
-        return float(max([1, *(t.peak for t in self.tracks), *(t.limit for t in self.tracks if t.limit is not None)]))
+        return float(
+            max([1, *(t.peak for t in self.tracks), *(t.limit for t in self.tracks if t.limit is not None)])
+        )
 
     def amount(self, value: float) -> str:
         return show_bytes(int(value)) if self.in_bytes else f"{int(value)} in flight"
@@ -304,13 +324,20 @@ class Scene:
         blocked = {x for leg in self.circle for x in (leg.stop, leg.owed)}
         out = []
         for r in range(self.ranks):
-            a, b = (int(x) for x in self.program.order.start[r:r + 2])
-            left = [row for row in (a + np.flatnonzero((self.start[a:b] < 0) & self.facts.has_event[a:b])).tolist()]
+            a, b = (int(x) for x in self.program.order.start[r : r + 2])
+            left = [
+                row
+                for row in (a + np.flatnonzero((self.start[a:b] < 0) & self.facts.has_event[a:b])).tolist()
+            ]
             if not left:
                 continue
             mine = [x for x in left if x in blocked]
-            left = left[:left.index(mine[-1]) + 1] if mine else left[:1]
-            keep = sorted(set(mine) | set(left[:max(MOST_GHOSTS - 2 * len(mine), 1)])) if len(left) > MOST_GHOSTS else left
+            left = left[: left.index(mine[-1]) + 1] if mine else left[:1]
+            keep = (
+                sorted(set(mine) | set(left[: max(MOST_GHOSTS - 2 * len(mine), 1)]))
+                if len(left) > MOST_GHOSTS
+                else left
+            )
             slot, before = 0, None
             for row in keep:
                 skipped = left.index(row) - (left.index(before) + 1 if before is not None else 0)
@@ -324,7 +351,11 @@ class Scene:
     @cached_property
     def arrows(self) -> list[tuple[int, int]]:
         """(row that waits, row it waits for), in the order of the circle."""
-        return [(leg.stop, after.owed) for leg, after in zip(self.circle, self.circle[1:] + self.circle[:1])] if len(self.circle) > 1 else []
+        return (
+            [(leg.stop, after.owed) for leg, after in zip(self.circle, self.circle[1:] + self.circle[:1])]
+            if len(self.circle) > 1
+            else []
+        )
 
     # ---- figures -----------------------------------------------------------------------------------
 
@@ -348,7 +379,9 @@ class Scene:
         found = self.steady
         if found is None:
             return "none"
-        whole = f" ({self.time(int(found.rate * found.every))} every {found.every})" if found.every > 1 else ""
+        whole = (
+            f" ({self.time(int(found.rate * found.every))} every {found.every})" if found.every > 1 else ""
+        )
         return f"{self.time(float(found.rate))} a microbatch{whole}"
 
     @cached_property
@@ -356,19 +389,36 @@ class Scene:
         """What the caption and the table say, in order."""
         kind = self.program.order.kind
         time = self.time(self.makespan)
-        out = [("stops at", time)] if self.walk else [("makespan", time), ("bubble", f"{self.bubble_rate:.1%}")]
+        out = (
+            [("stops at", time)] if self.walk else [("makespan", time), ("bubble", f"{self.bubble_rate:.1%}")]
+        )
         if not self.walk and not self.measured:
             out.append(("steady period", self.steady_at_length))
         if self.tracks:
             fullest = max(range(self.ranks), key=lambda r: self.tracks[r].peak)
             track = self.tracks[fullest]
             if self.in_bytes:
-                out.append(("peak memory", f"{show_bytes(track.peak)} on rank {fullest}" + (f" of {show_bytes(track.limit)}" if track.limit is not None else "")))
+                out.append(
+                    (
+                        "peak memory",
+                        f"{show_bytes(track.peak)} on rank {fullest}"
+                        + (f" of {show_bytes(track.limit)}" if track.limit is not None else ""),
+                    )
+                )
             out.append(("in flight", str(max(in_flight(self.facts), default=0))))
-        out.append(("transfers", f"{int(np.count_nonzero(IS_SEND[kind])):,}" if not self.program.inserted else "not placed"))
+        out.append(
+            (
+                "transfers",
+                f"{int(np.count_nonzero(IS_SEND[kind])):,}" if not self.program.inserted else "not placed",
+            )
+        )
         out.append(("operations", f"{int(np.count_nonzero(IS_COMPUTE[kind])):,}"))
         if self.in_bytes and self.usage.static[fullest]:
-            parts = [f"{name} {show_bytes(size)}" for name, size in zip(STATIC, self.usage.static_parts[fullest]) if size]
+            parts = [
+                f"{name} {show_bytes(size)}"
+                for name, size in zip(STATIC, self.usage.static_parts[fullest])
+                if size
+            ]
             out.append((f"static on rank {fullest}", " + ".join(parts)))
         return out
 
@@ -379,7 +429,9 @@ class Scene:
 
     @property
     def transport(self) -> str:
-        return "transfers at once" if self.timeline.model == "free" else f"transfers under {self.timeline.model}"
+        return (
+            "transfers at once" if self.timeline.model == "free" else f"transfers under {self.timeline.model}"
+        )
 
 
 def _stashes(facts: Facts) -> tuple[np.ndarray, np.ndarray]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-REGIONS = (("#56b4e9", "#0072b2"), ("#e69f00", "#c04f00"), ("#6fcfae", "#007a58"), ("#e3a9c8", "#a8497d"), ("#f0e442", "#8a7f00"), ("#b8bec9", "#5b6472"))
-HUES_256 = ((74, 25), (214, 166), (79, 29), (182, 132), (227, 100), (250, 241))       # the same for terminals
+REGIONS = (
+    ("#56b4e9", "#0072b2"),
+    ("#e69f00", "#c04f00"),
+    ("#6fcfae", "#007a58"),
+    ("#e3a9c8", "#a8497d"),
+    ("#f0e442", "#8a7f00"),
+    ("#b8bec9", "#5b6472"),
+)
+HUES_256 = ((74, 25), (214, 166), (79, 29), (182, 132), (227, 100), (250, 241))  # the same for terminals
 STOP = "#d1242f"
 
 
@@ -21,7 +28,13 @@ def ink(fill: str) -> str:
 def fills(region: int, whole: bool = True) -> dict[str, str]:
     """F light, B dark, I between (or dark where no backward is `whole`); W the tint that dark lines are drawn on (`line`)."""
     light, dark = REGIONS[region % len(REGIONS)]
-    return {"F": light, "I": mix(light, dark, 0.65) if whole else dark, "B": dark, "W": mix(light, "#ffffff", 0.6), "line": dark}
+    return {
+        "F": light,
+        "I": mix(light, dark, 0.65) if whole else dark,
+        "B": dark,
+        "W": mix(light, "#ffffff", 0.6),
+        "line": dark,
+    }
 
 
 def _rgb(color: str) -> tuple[int, int, int]:
@@ -29,5 +42,7 @@ def _rgb(color: str) -> tuple[int, int, int]:
 
 
 def _luminance(color: str) -> float:
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (x / 255 for x in _rgb(color))]
+    linear = [
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (x / 255 for x in _rgb(color))
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

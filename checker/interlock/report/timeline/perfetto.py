@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ...program.ir import Kind
-from ...rules.memory import show_bytes
-from .layout import COMM, COMPUTE, Scene
+from interlock.program.ir import Kind
+from interlock.report.timeline.layout import COMM, COMPUTE, Scene
+from interlock.rules.memory import show_bytes
 
 LANES = ("receives", "sends")
 
@@ -15,7 +15,13 @@ LANES = ("receives", "sends")
 def render(scene: Scene) -> str:
     """JSON, one event a line. Times are in microseconds, with the nanoseconds behind the point (of a run in units, a unit is a microsecond)."""
     events = ",\n".join(json.dumps(e, separators=(",", ":"), ensure_ascii=True) for e in _events(scene))
-    said = {"schedule": scene.name, "model": scene.timeline.model, "verdict": scene.told, **{k: v for k, v in scene.figures}, **({"notes": list(scene.notes)} if scene.notes else {})}
+    said = {
+        "schedule": scene.name,
+        "model": scene.timeline.model,
+        "verdict": scene.told,
+        **{k: v for k, v in scene.figures},
+        **({"notes": list(scene.notes)} if scene.notes else {}),
+    }
     return f'{{"displayTimeUnit":"ns","otherData":{json.dumps(said)},"traceEvents":[\n{events}\n]}}\n'
 
 
@@ -30,9 +36,22 @@ def _names(scene: Scene) -> Iterator[dict]:
     for r in range(scene.ranks):
         yield _meta("process_name", r, {"name": f"rank {r}"})
         yield _meta("process_sort_index", r, {"sort_index": r})
-        lanes = sorted({int(x) for x in scene.lane[slice(*scene.program.order.start[r:r + 2])] if x >= 0} | {COMPUTE})
+        lanes = sorted(
+            {int(x) for x in scene.lane[slice(*scene.program.order.start[r : r + 2])] if x >= 0} | {COMPUTE}
+        )
         for lane in lanes:
-            yield _meta("thread_name", r, {"name": "compute" if lane == COMPUTE else LANES[lane - COMM] if lane - COMM < 2 else f"transfers {lane}"}, lane)
+            yield _meta(
+                "thread_name",
+                r,
+                {
+                    "name": "compute"
+                    if lane == COMPUTE
+                    else LANES[lane - COMM]
+                    if lane - COMM < 2
+                    else f"transfers {lane}"
+                },
+                lane,
+            )
             yield _meta("thread_sort_index", r, {"sort_index": lane}, lane)
 
 
@@ -49,14 +68,26 @@ def _slices(scene: Scene) -> Iterator[dict]:
             continue
         kind, stage, mb = Kind(int(o.kind[row])), int(o.stage[row]), int(o.mb[row])
         region = p.stages[stage].region if 0 <= stage < len(p.stages) else None
-        args = {k: v for k, v in (("kind", kind.name), ("stage", stage), ("microbatch", mb), ("region", region)) if v is not None and v != -1}
+        args = {
+            k: v
+            for k, v in (("kind", kind.name), ("stage", stage), ("microbatch", mb), ("region", region))
+            if v is not None and v != -1
+        }
         if row in critical:
             args["critical"] = True
         if scene.payload[row] >= 0:
             args["bytes"] = int(scene.payload[row])
         start, end = int(scene.start[row]), int(scene.end[row])
-        yield {"ph": "X", "name": p.show(row), "cat": ("compute" if lane == COMPUTE else "transfer") + (f",{region}" if region else ""), "pid": int(scene.facts.rank[row]), "tid": lane,
-               "ts": _us(start), "dur": _us(end - start), "args": args}
+        yield {
+            "ph": "X",
+            "name": p.show(row),
+            "cat": ("compute" if lane == COMPUTE else "transfer") + (f",{region}" if region else ""),
+            "pid": int(scene.facts.rank[row]),
+            "tid": lane,
+            "ts": _us(start),
+            "dur": _us(end - start),
+            "args": args,
+        }
 
 
 def _flows(scene: Scene) -> Iterator[dict]:
@@ -67,8 +98,22 @@ def _flows(scene: Scene) -> Iterator[dict]:
             continue
         name = scene.program.show(a)
         common = {"name": name, "cat": "flow", "id": number}
-        yield {"ph": "s", **common, "bp": "e", "pid": int(scene.facts.rank[a]), "tid": int(scene.lane[a]), "ts": _us(int(scene.start[a]))}
-        yield {"ph": "f", **common, "bp": "e", "pid": int(scene.facts.rank[b]), "tid": int(scene.lane[b]), "ts": _us(max(int(scene.start[b]), int(scene.start[a])))}
+        yield {
+            "ph": "s",
+            **common,
+            "bp": "e",
+            "pid": int(scene.facts.rank[a]),
+            "tid": int(scene.lane[a]),
+            "ts": _us(int(scene.start[a])),
+        }
+        yield {
+            "ph": "f",
+            **common,
+            "bp": "e",
+            "pid": int(scene.facts.rank[b]),
+            "tid": int(scene.lane[b]),
+            "ts": _us(max(int(scene.start[b]), int(scene.start[a]))),
+        }
 
 
 def _counters(scene: Scene) -> Iterator[dict]:

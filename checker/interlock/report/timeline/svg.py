@@ -8,17 +8,17 @@ from itertools import accumulate
 
 import numpy as np
 
-from ...program.ir import Kind
-from ...rules.memory import show_bytes
-from .layout import COMM, COMPUTE, Scene, show_time, ticks
-from .palette import STOP, fills, ink
+from interlock.program.ir import Kind
+from interlock.report.timeline.layout import COMM, COMPUTE, Scene, show_time, ticks
+from interlock.report.timeline.palette import STOP, fills, ink
+from interlock.rules.memory import show_bytes
 
 COMPUTE_HEIGHT, LINE_HEIGHT, MEMORY_HEIGHT, GAP = 26, 6, 24, 10
 TOP, LEFT, RIGHT = 66, 62, 14
 MOST_RANKS = 32
-CAPTION = 5.6                                           # of a letter there
-CELL = 6.3                                              # of a letter in a table, generous
-GLYPH = 6.7                                              # width of a digit at 11 px, generous
+CAPTION = 5.6  # of a letter there
+CELL = 6.3  # of a letter in a table, generous
+GLYPH = 6.7  # width of a digit at 11 px, generous
 _KINDS = {int(Kind.F): "F", int(Kind.B): "B", int(Kind.I): "I", int(Kind.W): "W"}
 _STYLE = """text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue","DejaVu Sans",sans-serif;font-size:11px}
 .p{fill:#fff}.i{fill:#16181d}.s{fill:#5c6370}.l{fill:#f0f1f4}.g{fill:#e3e6eb}.m{fill:#c3c8d1}.d{stroke:#b9bfca}.c{stroke:#16181d}.h{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}
@@ -41,18 +41,39 @@ def compare(scenes: Sequence[Scene], table: Sequence[Sequence[str]], *, width: i
         name = f'<text class="i" x="12" y="20" style="font-size:13px;font-weight:600">{_x(p.scene.name)}</text><text class="s" x="{LEFT}" y="37">{_x(p.caption())}</text>'
         lines, height = [name, *p.body()], p.bottom
         same = i + 1 < len(pictures) and p.key() == pictures[i + 1].key()
-        if not same:                             # one legend for schedules of the same regions and kinds
+        if not same:  # one legend for schedules of the same regions and kinds
             legend, height = p.legend(p.bottom + 26)
             lines += legend
-        body += [f'<g transform="translate(0 {_n(y)})">', "<defs>" + "".join(p.patterns()) + "</defs>", *lines, "</g>"]
+        body += [
+            f'<g transform="translate(0 {_n(y)})">',
+            "<defs>" + "".join(p.patterns()) + "</defs>",
+            *lines,
+            "</g>",
+        ]
         y += height + 16
     names = ", ".join(s.name for s in scenes)
-    return "\n".join([*_opening(width, y, f"{len(scenes)} schedules compared", f"{names}. " + ". ".join(f"{s.name}: {s.told}" for s in scenes)), *body, "</svg>"]) + "\n"
+    return (
+        "\n".join(
+            [
+                *_opening(
+                    width,
+                    y,
+                    f"{len(scenes)} schedules compared",
+                    f"{names}. " + ". ".join(f"{s.name}: {s.told}" for s in scenes),
+                ),
+                *body,
+                "</svg>",
+            ]
+        )
+        + "\n"
+    )
 
 
 def _opening(width: float, height: float, title: str, about: str) -> Iterator[str]:
-    yield (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_n(height)}" viewBox="0 0 {width} {_n(height)}" '
-           f'role="img" aria-labelledby="t d">')
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_n(height)}" viewBox="0 0 {width} {_n(height)}" '
+        f'role="img" aria-labelledby="t d">'
+    )
     yield f'<title id="t">{_x(title)}</title><desc id="d">{_x(about)}</desc>'
     yield f"<style>{_STYLE}</style>"
     yield f'<rect class="p" width="{width}" height="{_n(height)}"/>'
@@ -65,10 +86,12 @@ def _rows(table: Sequence[Sequence[str]], width: int) -> tuple[list[str], float]
     most = max(int((width - 12 - left[-1]) / CELL), 4)
     out = []
     for n, row in enumerate(table):
-        cells = [*row[:-1], row[-1] if len(row[-1]) <= most else row[-1][:most - 1] + "…"]
+        cells = [*row[:-1], row[-1] if len(row[-1]) <= most else row[-1][: most - 1] + "…"]
         for i, cell in enumerate(cells):
             figure = 0 < i < len(row) - 1
-            out.append(f'<text class="{"s" if not n else "i"}" x="{_n(left[i] + (wide[i] - 18 if figure else 0))}" y="{22 + 17 * n}"{" text-anchor=" + chr(34) + "end" + chr(34) if figure else ""}>{_x(cell)}</text>')
+            out.append(
+                f'<text class="{"s" if not n else "i"}" x="{_n(left[i] + (wide[i] - 18 if figure else 0))}" y="{22 + 17 * n}"{" text-anchor=" + chr(34) + "end" + chr(34) if figure else ""}>{_x(cell)}</text>'
+            )
     return out, 22 + 17 * len(table)
 
 
@@ -77,11 +100,15 @@ class _Picture:
 
     def __init__(self, scene: Scene, width: int, memory: bool = True, tag: str = ""):
         self.scene, self.width, self.tag, self.until = scene, width, tag, max(scene.makespan, 1)
-        self.ranks = list(range(scene.ranks)) if scene.ranks <= MOST_RANKS else [*range(MOST_RANKS // 2), -1, *range(scene.ranks - MOST_RANKS // 2 + 1, scene.ranks)]
+        self.ranks = (
+            list(range(scene.ranks))
+            if scene.ranks <= MOST_RANKS
+            else [*range(MOST_RANKS // 2), -1, *range(scene.ranks - MOST_RANKS // 2 + 1, scene.ranks)]
+        )
         self.memory = MEMORY_HEIGHT if memory and scene.tracks else 0
         slots = max((g.slot + 1 for g in scene.ghosts), default=0)
         self.slot = min(110, (width - LEFT - RIGHT) * 0.6 / slots) if slots else 0
-        self.behind = slots * self.slot          # what is drawn there, behind the point where it stops
+        self.behind = slots * self.slot  # what is drawn there, behind the point where it stops
         self.room = width - LEFT - RIGHT - self.behind
         self.scale = self.room / self.until
         self.y: dict[int, float] = {}
@@ -105,7 +132,12 @@ class _Picture:
         scene = self.scene
         body = self.body()
         legend, after = self.legend(self.bottom + 26)
-        yield from _opening(self.width, after + 8, scene.headline, f"{scene.told}. " + ", ".join(f"{k} {v}" for k, v in scene.figures))
+        yield from _opening(
+            self.width,
+            after + 8,
+            scene.headline,
+            f"{scene.told}. " + ", ".join(f"{k} {v}" for k, v in scene.figures),
+        )
         yield "<defs>" + "".join(self.patterns()) + "</defs>"
         yield f'<text class="i" x="12" y="20" style="font-size:14px;font-weight:600">{_x(scene.headline)}</text>'
         yield f'<text class="s" x="12" y="37">{_x(self.caption())}</text>'
@@ -114,12 +146,24 @@ class _Picture:
         yield "</svg>"
 
     def body(self) -> list[str]:
-        return [*self._grid(), *self._ranks(), *(self._critical() if not self.scene.walk else ()), *self._circle()]
+        return [
+            *self._grid(),
+            *self._ranks(),
+            *(self._critical() if not self.scene.walk else ()),
+            *self._circle(),
+        ]
 
     def key(self) -> tuple:
         """What a legend would say."""
         scene = self.scene
-        return tuple(scene.regions), scene.whole, frozenset(scene.program.order.kind.tolist()) & frozenset(_KINDS), scene.notes, any(scene.stage_chunk), bool(scene.walk)
+        return (
+            tuple(scene.regions),
+            scene.whole,
+            frozenset(scene.program.order.kind.tolist()) & frozenset(_KINDS),
+            scene.notes,
+            any(scene.stage_chunk),
+            bool(scene.walk),
+        )
 
     def caption(self) -> str:
         """As many figures as there is room for; all of them are in the description."""
@@ -132,14 +176,16 @@ class _Picture:
         for region, kind in sorted(self.used):
             if kind == "W":
                 f = fills(region, self.scene.whole)
-                yield (f'<pattern id="{self.tag}w{region}" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path fill="{f["W"]}" d="M0 0h4v4H0z"/>'
-                       f'<path d="M0 0V4" stroke="{f["line"]}" stroke-width="2.4"/></pattern>')
+                yield (
+                    f'<pattern id="{self.tag}w{region}" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path fill="{f["W"]}" d="M0 0h4v4H0z"/>'
+                    f'<path d="M0 0V4" stroke="{f["line"]}" stroke-width="2.4"/></pattern>'
+                )
 
     def _grid(self) -> Iterator[str]:
         scene = self.scene
         for t in ticks(self.until, int(self.room // 110), scene.unit):
             if self.slot and -12 < self.x(t) - self.x(scene.makespan) < max(self.behind, 185) + 12:
-                continue                         # there it says that nothing moves
+                continue  # there it says that nothing moves
             label = f"{t / scene.unit:g}" if scene.unit else show_time(t) if t else "0"
             yield f'<rect class="g" x="{_n(self.x(t))}" y="{TOP - 4}" width="1" height="{_n(self.bottom - TOP)}"/><text class="s" x="{_n(self.x(t))}" y="{TOP - 8}" text-anchor="middle">{label}</text>'
 
@@ -160,14 +206,18 @@ class _Picture:
     def _idle(self, rank: int, y: float) -> Iterator[str]:
         b = self.scene.bubbles
         hit = b.rank == rank
-        d = "".join(f"M{_n(self.x(s))} {_n(y)}H{_n(self.x(e))}v{COMPUTE_HEIGHT}H{_n(self.x(s))}z" for s, e in zip(b.start[hit].tolist(), b.end[hit].tolist()) if (e - s) * self.scale >= 0.5)
+        d = "".join(
+            f"M{_n(self.x(s))} {_n(y)}H{_n(self.x(e))}v{COMPUTE_HEIGHT}H{_n(self.x(s))}z"
+            for s, e in zip(b.start[hit].tolist(), b.end[hit].tolist())
+            if (e - s) * self.scale >= 0.5
+        )
         if d:
             yield f'<path fill="url(#{self.tag}idle)" d="{d}"/>'
 
     def _boxes(self, rank: int, y: float) -> Iterator[str]:
         """Boxes of one fill are one path: the file stays small. Of those within a pixel the first is drawn."""
         scene, o = self.scene, self.scene.program.order
-        a, b = (int(x) for x in o.start[rank:rank + 2])
+        a, b = (int(x) for x in o.start[rank : rank + 2])
         paths: dict[str, list[str]] = {}
         texts, critical = [], []
         on_path = set(scene.timeline.critical) if not scene.walk else set()
@@ -184,7 +234,11 @@ class _Picture:
                 line = min(lane, self._lines(rank)) - COMM
                 top, tall, wide = y + COMPUTE_HEIGHT + 1.5 + line * LINE_HEIGHT, LINE_HEIGHT - 1.5, end - x
                 color = self._transfer_fill(row)
-                shape = f"M{_n(x)} {_n(top)}h{_n(wide)}v{_n(tall)}h{_n(-wide)}z" if wide >= 2 else f"M{_n(x)} {_n(top)}l4 {_n(tall / 2)}l-4 {_n(tall / 2)}z"
+                shape = (
+                    f"M{_n(x)} {_n(top)}h{_n(wide)}v{_n(tall)}h{_n(-wide)}z"
+                    if wide >= 2
+                    else f"M{_n(x)} {_n(top)}l4 {_n(tall / 2)}l-4 {_n(tall / 2)}z"
+                )
                 paths.setdefault(color, []).append(shape)
                 continue
             top = y + COMPUTE_HEIGHT / 2 * (half == 2)
@@ -198,19 +252,34 @@ class _Picture:
             self.used.add((region, kind))
             wide = max(end - x - (0.7 if end - x > 3 else 0), 0.4)
             color = f"url(#{self.tag}w{region})" if kind == "W" else fills(region, scene.whole)[kind]
-            paths.setdefault(color, []).append(f"M{_n(x)} {_n(top)}h{_n(wide)}v{_n(tall - (1 if half else 0))}h{_n(-wide)}z")
+            paths.setdefault(color, []).append(
+                f"M{_n(x)} {_n(top)}h{_n(wide)}v{_n(tall - (1 if half else 0))}h{_n(-wide)}z"
+            )
             text_ink = "#000000" if kind == "W" else ink(fills(region, scene.whole)[kind])
             if scene.stage_chunk[stage] and wide > 9 and not half:
-                paths.setdefault(text_ink, []).append("".join(f"M{_n(x + 3 + 5 * c)} {_n(top + tall - 6)}h3v3h-3z" for c in range(min(scene.stage_chunk[stage], int((wide - 4) / 5)))))
+                paths.setdefault(text_ink, []).append(
+                    "".join(
+                        f"M{_n(x + 3 + 5 * c)} {_n(top + tall - 6)}h3v3h-3z"
+                        for c in range(min(scene.stage_chunk[stage], int((wide - 4) / 5)))
+                    )
+                )
             if row in on_path and wide > 3:
-                critical.append(f"M{_n(x + 0.8)} {_n(top + 0.8)}h{_n(wide - 1.6)}v{_n(tall - 1.6)}h{_n(1.6 - wide)}z")
+                critical.append(
+                    f"M{_n(x + 0.8)} {_n(top + 0.8)}h{_n(wide - 1.6)}v{_n(tall - 1.6)}h{_n(1.6 - wide)}z"
+                )
             mb = str(int(o.mb[row]))
-            label = next((t for t in (f"{stage}{kind}{mb}", f"{kind}{mb}", mb) if len(t) * GLYPH <= wide - 2), None)
+            label = next(
+                (t for t in (f"{stage}{kind}{mb}", f"{kind}{mb}", mb) if len(t) * GLYPH <= wide - 2), None
+            )
             if label:
                 if kind == "W":
                     w = min(len(label) * GLYPH + 3, wide - 4)
-                    texts.append(f'<rect x="{_n(x + wide / 2 - w / 2)}" y="{_n(top + tall / 2 - 6.5)}" width="{_n(w)}" height="13" fill="{fills(region)["W"]}"/>')
-                texts.append(f'<text x="{_n(x + wide / 2)}" y="{_n(top + tall / 2 + 4)}" text-anchor="middle" fill="{text_ink}">{label}</text>')
+                    texts.append(
+                        f'<rect x="{_n(x + wide / 2 - w / 2)}" y="{_n(top + tall / 2 - 6.5)}" width="{_n(w)}" height="13" fill="{fills(region)["W"]}"/>'
+                    )
+                texts.append(
+                    f'<text x="{_n(x + wide / 2)}" y="{_n(top + tall / 2 + 4)}" text-anchor="middle" fill="{text_ink}">{label}</text>'
+                )
         for color, shapes in paths.items():
             yield f'<path {"class=" + chr(34) + "i" + chr(34) if color == "ink" else f"fill={chr(34)}{color}{chr(34)}"} d="{"".join(shapes)}"/>'
         if critical:
@@ -221,7 +290,13 @@ class _Picture:
         o = self.scene.program.order
         stage, kind = int(o.stage[row]), Kind(int(o.kind[row]))
         region = self.scene.stage_region[stage] if 0 <= stage < len(self.scene.stage_region) else 5
-        return fills(region)["F"] if kind in (Kind.SEND_F, Kind.RECV_F) else fills(region)["B"] if kind in (Kind.SEND_B, Kind.RECV_B) else "#7b8494"
+        return (
+            fills(region)["F"]
+            if kind in (Kind.SEND_F, Kind.RECV_F)
+            else fills(region)["B"]
+            if kind in (Kind.SEND_B, Kind.RECV_B)
+            else "#7b8494"
+        )
 
     def _track(self, rank: int, y: float) -> Iterator[str]:
         scene, track = self.scene, self.scene.tracks[rank]
@@ -231,7 +306,7 @@ class _Picture:
         d, last, top = [f"M{LEFT} {_n(base)}"], -9.0, 0.0
         for t, v in zip(track.time.tolist(), track.value.tolist()):
             x = self.x(t)
-            if x - last < 1:                                 # the highest of what lies within a pixel
+            if x - last < 1:  # the highest of what lies within a pixel
                 top = max(top, v)
                 d[-1] = f"H{_n(last)}V{_n(Y(top))}"
                 continue
@@ -244,7 +319,12 @@ class _Picture:
             if over:
                 yield f'<clipPath id="o{rank}"><rect x="{LEFT}" y="{_n(y)}" width="{_n(self.room)}" height="{_n(Y(track.limit) - y)}"/></clipPath><path fill="{STOP}" clip-path="url(#o{rank})" d="{"".join(d)}"/>'
             yield f'<path d="M{LEFT} {_n(Y(track.limit))}h{_n(self.room)}" stroke="{STOP}" stroke-dasharray="5 3"/>'
-        label = f"{track.peak} in flight" if not scene.in_bytes else f"peak {show_bytes(track.peak)}" + (f" of {show_bytes(track.limit)}" if track.limit is not None else "")
+        label = (
+            f"{track.peak} in flight"
+            if not scene.in_bytes
+            else f"peak {show_bytes(track.peak)}"
+            + (f" of {show_bytes(track.limit)}" if track.limit is not None else "")
+        )
         yield f'<text class="i h" x="{LEFT + 4}" y="{_n(base - 3)}" style="font-size:10px{";font-weight:700" if over else ""}">{label}{" (too much)" if over else ""}</text>'
 
     def _critical(self) -> Iterator[str]:
@@ -278,10 +358,18 @@ class _Picture:
                 yield f'<text class="s" x="{_n(left + wide / 2)}" y="{_n(y + tall / 2 + 4)}" text-anchor="middle">{g.skipped} more</text>'
                 continue
             at[g.row] = (left, y, wide, tall)
-            stroke = f'stroke="{STOP}" stroke-width="2" stroke-dasharray="5 3"' if g.blocked else 'class="d" stroke-dasharray="3 3"'
+            stroke = (
+                f'stroke="{STOP}" stroke-width="2" stroke-dasharray="5 3"'
+                if g.blocked
+                else 'class="d" stroke-dasharray="3 3"'
+            )
             yield f'<rect x="{_n(left)}" y="{_n(y)}" width="{_n(wide)}" height="{_n(tall)}" fill="none" {stroke}/>'
             text = scene.program.show(g.row)
-            fit = f' textLength="{_n(wide - 6)}" lengthAdjust="spacingAndGlyphs"' if len(text) * 6.4 > wide - 6 else ""
+            fit = (
+                f' textLength="{_n(wide - 6)}" lengthAdjust="spacingAndGlyphs"'
+                if len(text) * 6.4 > wide - 6
+                else ""
+            )
             yield f'<text class="{"i" if g.blocked else "s"}" x="{_n(left + wide / 2)}" y="{_n(y + tall / 2 + 4)}" text-anchor="middle"{fit}>{_x(text)}</text>'
         for r in self.ranks:
             if r >= 0:
@@ -306,31 +394,51 @@ class _Picture:
         words = {"F": "forward", "B": "backward", "I": "backward, input half", "W": "backward, weight half"}
         kinds = [k for k in "FBIW" if any(kind == k for _, kind in self.used)]
         items: list[tuple[list[tuple[str, str]], str]] = []
-        swatch = lambda region, k: (f"url(#{self.tag}w{region})" if k == "W" else fills(region, scene.whole)[k], k)
+        swatch = lambda region, k: (
+            f"url(#{self.tag}w{region})" if k == "W" else fills(region, scene.whole)[k],
+            k,
+        )
         if len(scene.regions) == 1:
             items += [([swatch(0, k)], words[k]) for k in kinds]
         else:
-            items += [([swatch(i, k) for k in kinds if (i, k) in self.used], name) for i, name in enumerate(scene.regions)]
+            items += [
+                ([swatch(i, k) for k in kinds if (i, k) in self.used], name)
+                for i, name in enumerate(scene.regions)
+            ]
             items.append(([], ", ".join(f"{k} {words[k]}" for k in kinds)))
         items.append(([(f"url(#{self.tag}idle)", "")], "bubble"))
         if any(scene.stage_chunk):
             items.append(([], "a dot: second stage of the rank"))
         x, out = float(LEFT), []
-        for fills_of, text in items + [([("none", "")], "critical path")] * bool(scene.timeline.critical and not scene.walk) + [([], t) for t in scene.notes]:
+        for fills_of, text in (
+            items
+            + [([("none", "")], "critical path")] * bool(scene.timeline.critical and not scene.walk)
+            + [([], t) for t in scene.notes]
+        ):
             wide = 18 * len(fills_of) + len(text) * 6.1 + 22
             if x > LEFT and x + wide > self.width:
                 x, y = float(LEFT), y + 20
             for i, (color, letter) in enumerate(fills_of):
                 if color == "none":
-                    out.append(f'<rect class="c" x="{_n(x + 1)}" y="{_n(y - 10)}" width="15" height="12" fill="none" stroke-width="1.6"/>')
+                    out.append(
+                        f'<rect class="c" x="{_n(x + 1)}" y="{_n(y - 10)}" width="15" height="12" fill="none" stroke-width="1.6"/>'
+                    )
                     continue
-                out.append(f'<rect x="{_n(x + 18 * i)}" y="{_n(y - 11)}" width="17" height="14" fill="{color}"/>')
+                out.append(
+                    f'<rect x="{_n(x + 18 * i)}" y="{_n(y - 11)}" width="17" height="14" fill="{color}"/>'
+                )
                 if letter and letter != "W":
-                    out.append(f'<text x="{_n(x + 18 * i + 8.5)}" y="{_n(y)}" text-anchor="middle" fill="{ink(color)}" style="font-size:10px">{letter}</text>')
+                    out.append(
+                        f'<text x="{_n(x + 18 * i + 8.5)}" y="{_n(y)}" text-anchor="middle" fill="{ink(color)}" style="font-size:10px">{letter}</text>'
+                    )
                 elif letter:
-                    out.append(f'<text x="{_n(x + 18 * i + 8.5)}" y="{_n(y)}" text-anchor="middle" fill="#000000" style="font-size:10px;font-weight:700">W</text>')
+                    out.append(
+                        f'<text x="{_n(x + 18 * i + 8.5)}" y="{_n(y)}" text-anchor="middle" fill="#000000" style="font-size:10px;font-weight:700">W</text>'
+                    )
             for line in _fold(text, int((self.width - LEFT - RIGHT) / 6.1)):
-                out.append(f'<text class="s" x="{_n(x + 18 * len(fills_of) + 5 * bool(fills_of))}" y="{_n(y)}">{_x(line)}</text>')
+                out.append(
+                    f'<text class="s" x="{_n(x + 18 * len(fills_of) + 5 * bool(fills_of))}" y="{_n(y)}">{_x(line)}</text>'
+                )
                 y += 16
             y -= 16
             x += wide

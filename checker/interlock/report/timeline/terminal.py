@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...program.facts import IS_SEND, IS_TRANSFER
-from ...program.ir import TRANSFER, Kind
-from ...rules.memory import show_bytes
-from ...witness.lines import picture
-from ..style import columns, safe
-from .layout import COMPUTE, Scene, show_time, ticks
-from .palette import HUES_256
+from interlock.program.facts import IS_SEND, IS_TRANSFER
+from interlock.program.ir import TRANSFER, Kind
+from interlock.report.style import columns, safe
+from interlock.report.timeline.layout import COMPUTE, Scene, show_time, ticks
+from interlock.report.timeline.palette import HUES_256
+from interlock.rules.memory import show_bytes
+from interlock.witness.lines import picture
 
 LETTERS = {int(Kind.F): "F", int(Kind.B): "B", int(Kind.I): "I", int(Kind.W): "W", int(Kind.LOSS): "L"}
 FILL = {"F": "░", "I": "▒", "B": "▓", "W": "╱", "L": "•"}
@@ -22,10 +22,12 @@ WORDS = {"F": "forward", "B": "backward", "I": "backward, input half", "W": "bac
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 ASCII_LEVELS = " .:-=+*#%"
 NARROWEST = 40
-WIDE_ENOUGH = 40                  # columns for time; with fewer the capacities are left out
+WIDE_ENOUGH = 40  # columns for time; with fewer the capacities are left out
 
 
-def render(scene: Scene, *, width: int = 100, height: int | None = None, color: bool = False, box: bool = True) -> str:
+def render(
+    scene: Scene, *, width: int = 100, height: int | None = None, color: bool = False, box: bool = True
+) -> str:
     """Lines of at most `width` columns; ranks are left out in the middle beyond `height` lines. `box`: more than ASCII may be written."""
     draw = _Draw(scene, max(width, NARROWEST), color, box)
     lines = [*_head(scene, draw), ""]
@@ -35,16 +37,31 @@ def render(scene: Scene, *, width: int = 100, height: int | None = None, color: 
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def compare(scenes: Sequence[Scene], table: Sequence[Sequence[str]], *, width: int = 100, color: bool = False, box: bool = True) -> str:
+def compare(
+    scenes: Sequence[Scene],
+    table: Sequence[Sequence[str]],
+    *,
+    width: int = 100,
+    color: bool = False,
+    box: bool = True,
+) -> str:
     """The table, then the compute lines of every schedule over one axis of time."""
     width = max(width, NARROWEST)
     until = max(s.makespan for s in scenes)
     blocks = _columns(table, width, box, color)
     for scene in scenes:
         draw = _Draw(scene, width, color, box, until)
-        blocks += ["", draw.bold(f"{scene.name}  {scene.figures[0][1]}") + (f"  ({scene.path})" if scene.path else "")]
+        blocks += [
+            "",
+            draw.bold(f"{scene.name}  {scene.figures[0][1]}") + (f"  ({scene.path})" if scene.path else ""),
+        ]
         blocks += draw.ranks(12, memory=False, transfers=False)
-    blocks += [draw.axis(), "", *draw.legend(scenes, transfers=False), *(_note(n, width) for n in dict.fromkeys(n for s in scenes for n in s.notes))]
+    blocks += [
+        draw.axis(),
+        "",
+        *draw.legend(scenes, transfers=False),
+        *(_note(n, width) for n in dict.fromkeys(n for s in scenes for n in s.notes)),
+    ]
     return "\n".join(line.rstrip() for line in blocks) + "\n"
 
 
@@ -52,7 +69,11 @@ def _columns(table: Sequence[Sequence[str]], width: int, box: bool, color: bool)
     """Rows of cells as aligned columns; the first row heads them, the first column is text, the others are figures."""
     table = [[safe(cell) for cell in row] for row in table]
     widths = [max(columns(row[i]) for row in table) for i in range(len(table[0]))]
-    pad = lambda cell, i: cell + " " * (widths[i] - columns(cell)) if i in (0, len(widths) - 1) else " " * (widths[i] - columns(cell)) + cell
+    pad = lambda cell, i: (
+        cell + " " * (widths[i] - columns(cell))
+        if i in (0, len(widths) - 1)
+        else " " * (widths[i] - columns(cell)) + cell
+    )
     lines = ["  ".join(pad(cell, i) for i, cell in enumerate(row)) for row in table]
     rule = ("─" if box else "-") * min(max(map(columns, lines)), width)
     return [f"\x1b[1m{lines[0]}\x1b[0m" if color else lines[0], rule, *lines[1:]]
@@ -73,7 +94,9 @@ def _foot(scene: Scene, draw: _Draw) -> Iterator[str]:
     if scene.walk:
         done = np.flatnonzero(scene.start >= 0)
         yield ""
-        yield from (safe(line) for line in picture(scene.program, done.tolist(), scene.walk, draw.width, box=draw.box))
+        yield from (
+            safe(line) for line in picture(scene.program, done.tolist(), scene.walk, draw.width, box=draw.box)
+        )
 
 
 def _note(text: str, width: int) -> str:
@@ -98,7 +121,10 @@ def _path(scene: Scene) -> str:
     ranks = scene.facts.rank[rows]
     cuts = np.r_[0, np.flatnonzero(ranks[1:] != ranks[:-1]) + 1, len(rows)]
     name = scene.program.show
-    parts = [f"rank {ranks[a]} {name(int(rows[a]))}" + (f" to {name(int(rows[b - 1]))}" if b - a > 1 else "") for a, b in zip(cuts[:-1], cuts[1:])]
+    parts = [
+        f"rank {ranks[a]} {name(int(rows[a]))}" + (f" to {name(int(rows[b - 1]))}" if b - a > 1 else "")
+        for a, b in zip(cuts[:-1], cuts[1:])
+    ]
     if len(parts) > 7:
         parts = [*parts[:4], f"... {len(parts) - 6} more", *parts[-2:]]
     return "; ".join(parts)
@@ -110,7 +136,9 @@ class _Draw:
     def __init__(self, scene: Scene, width: int, color: bool, box: bool, until: int | None = None):
         self.scene, self.width, self.color, self.box = scene, width, color, box
         self.left = len(f"rank {max(scene.ranks - 1, 0)}") + 2
-        peaks = lambda: max((columns(self._peak(t)) + 1 for t in scene.tracks), default=0) if until is None else 0
+        peaks = lambda: (
+            max((columns(self._peak(t)) + 1 for t in scene.tracks), default=0) if until is None else 0
+        )
         self.short = False
         self.short = width - self.left - peaks() < WIDE_ENOUGH
         self.right = peaks()
@@ -139,7 +167,9 @@ class _Draw:
             shown = [*range(head), -1, *range(scene.ranks - (most - head), scene.ranks)]
         for r in shown:
             if r < 0:
-                lines.append(self.dim(f"{'⋮' if self.box else ':'} {scene.ranks - len(shown) + 1} more ranks"))
+                lines.append(
+                    self.dim(f"{'⋮' if self.box else ':'} {scene.ranks - len(shown) + 1} more ranks")
+                )
                 continue
             lines.append(f"{f'rank {r}':<{self.left}}{self.compute(r)}")
             if transfers:
@@ -151,7 +181,7 @@ class _Draw:
     def _cells(self, rank: int, lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Drawn rows of a rank on `lane` in the order of time, with their first and last column (exclusive, at least one)."""
         scene = self.scene
-        a, b = (int(x) for x in scene.program.order.start[rank:rank + 2])
+        a, b = (int(x) for x in scene.program.order.start[rank : rank + 2])
         rows = a + np.flatnonzero(lane[a:b])
         rows = rows[np.argsort(scene.start[rows], kind="stable")]
         scale = self.room / self.until
@@ -164,7 +194,9 @@ class _Draw:
         rows, first, last = self._cells(rank, (scene.lane == COMPUTE) & (scene.end > scene.start))
         owner = np.full(self.room, -1)
         for i, (a, b) in enumerate(zip(first.tolist(), last.tolist())):
-            owner[a:max(b, a + 1)] = np.where((owner[a:max(b, a + 1)] < 0) | (b > a), i, owner[a:max(b, a + 1)])
+            owner[a : max(b, a + 1)] = np.where(
+                (owner[a : max(b, a + 1)] < 0) | (b > a), i, owner[a : max(b, a + 1)]
+            )
         end = int(np.ceil(scene.makespan * self.room / self.until))
         out = []
         for a, b in _runs(owner):
@@ -183,7 +215,7 @@ class _Draw:
         forms = [self.scene.program.show(row), f"{kind}{mb}", str(mb), ""]
         if other is not None:
             forms = [f"{forms[0]}+{self.scene.program.show(other)}", f"{mb}+{int(o.mb[other])}", *forms[2:]]
-        free = width if self.color else width - 1            # without colour the fill says which kind it is
+        free = width if self.color else width - 1  # without colour the fill says which kind it is
         label = next((f for f in forms if len(f) <= free), "")
         fill = " " if self.color else (FILL if self.box else ASCII_FILL).get(kind, "#")
         if self.color and width > len(label) + 1:
@@ -191,8 +223,17 @@ class _Draw:
         text = label + fill * (width - len(label))
         if not self.color:
             return text
-        light, dark = HUES_256[self.scene.stage_region[stage] % len(HUES_256)] if 0 <= stage < len(self.scene.stage_region) else (250, 241)
-        style = {"F": f"48;5;{light};38;5;16", "B": f"48;5;{dark};38;5;231", "I": f"48;5;{dark};38;5;231", "W": f"48;5;254;38;5;{dark}"}.get(kind, "7")
+        light, dark = (
+            HUES_256[self.scene.stage_region[stage] % len(HUES_256)]
+            if 0 <= stage < len(self.scene.stage_region)
+            else (250, 241)
+        )
+        style = {
+            "F": f"48;5;{light};38;5;16",
+            "B": f"48;5;{dark};38;5;231",
+            "I": f"48;5;{dark};38;5;231",
+            "W": f"48;5;254;38;5;{dark}",
+        }.get(kind, "7")
         if kind == "W" and not text.strip():
             text = ("╱" if self.box else "/") * width
         more = ";1;4" if self.critical[row] else ""
@@ -206,7 +247,11 @@ class _Draw:
         peer = self._peers
         cells, roles = [" "] * self.room, [""] * self.room
         for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist()):
-            line = ("─" if self.box else "-") if kind[row] in (Kind.SEND_F, Kind.RECV_F, Kind.SEND, Kind.RECV) else ("╌" if self.box else "~")
+            line = (
+                ("─" if self.box else "-")
+                if kind[row] in (Kind.SEND_F, Kind.RECV_F, Kind.SEND, Kind.RECV)
+                else ("╌" if self.box else "~")
+            )
             for c in range(a + 1, b):
                 if cells[c] == " ":
                     cells[c] = line
@@ -225,7 +270,10 @@ class _Draw:
         if not hasattr(self, "_peer"):
             self._peer = np.full(len(self.scene.program.order), -1, dtype=np.int64)
             sends, receives = self.scene.pairs
-            self._peer[sends], self._peer[receives] = self.scene.facts.rank[receives], self.scene.facts.rank[sends]
+            self._peer[sends], self._peer[receives] = (
+                self.scene.facts.rank[receives],
+                self.scene.facts.rank[sends],
+            )
         return self._peer
 
     def memory(self, rank: int) -> str:
@@ -234,7 +282,9 @@ class _Draw:
         edges = np.arange(self.room + 1) * (self.until / self.room)
         begin = np.searchsorted(track.time, edges[:-1], side="right") - 1
         finish = np.searchsorted(track.time, edges[1:], side="left")
-        top = [track.value[max(a, 0):max(b, a + 1, 1)].max() for a, b in zip(begin.tolist(), finish.tolist())]
+        top = [
+            track.value[max(a, 0) : max(b, a + 1, 1)].max() for a, b in zip(begin.tolist(), finish.tolist())
+        ]
         end = int(np.ceil(scene.makespan * self.room / self.until))
         over = track.limit is not None and track.peak > track.limit
         bars = ""
@@ -249,7 +299,11 @@ class _Draw:
         if not self.scene.in_bytes:
             return f"{track.peak} in flight"
         over = "!" if track.limit is not None and track.peak > track.limit else ""
-        return show_bytes(track.peak) + (f" of {show_bytes(track.limit)}" if track.limit is not None and not self.short else "") + over
+        return (
+            show_bytes(track.peak)
+            + (f" of {show_bytes(track.limit)}" if track.limit is not None and not self.short else "")
+            + over
+        )
 
     # ---- axis and legend -----------------------------------------------------------------------------
 
@@ -257,10 +311,14 @@ class _Draw:
         line = [" "] * (self.room + 12)
         for t in ticks(self.until, max(self.room // 14, 1), self.scene.unit):
             at = int(t * self.room / self.until)
-            label = ("╵" if self.box else "|") + (f"{t / self.scene.unit:g}" if self.scene.unit else "0" if not t else show_time(t))
-            if at + len(label) <= min(len(line), self.width - self.left) and all(c == " " for c in line[at:at + len(label)]):
-                line[at:at + len(label)] = label
-        return self.dim(" " * self.left + "".join(line).rstrip()[:self.width - self.left])
+            label = ("╵" if self.box else "|") + (
+                f"{t / self.scene.unit:g}" if self.scene.unit else "0" if not t else show_time(t)
+            )
+            if at + len(label) <= min(len(line), self.width - self.left) and all(
+                c == " " for c in line[at : at + len(label)]
+            ):
+                line[at : at + len(label)] = label
+        return self.dim(" " * self.left + "".join(line).rstrip()[: self.width - self.left])
 
     def legend(self, scenes: Sequence[Scene] = (), transfers: bool = True) -> list[str]:
         """What signs and colours mean; of several scenes if given."""
@@ -277,7 +335,11 @@ class _Draw:
             parts.append("# step")
         parts.append(f"{self.idle * 3} idle")
         if transfers and kinds & {int(k) for k in TRANSFER}:
-            parts.append("▼▲ sends to a higher, lower rank, ▿▵ receives" if self.box else "v^ sends to a higher, lower rank, r receives")
+            parts.append(
+                "▼▲ sends to a higher, lower rank, ▿▵ receives"
+                if self.box
+                else "v^ sends to a higher, lower rank, r receives"
+            )
         if self.color and any(s.timeline.critical and not s.walk for s in scenes):
             parts.append("\x1b[1;4mcritical path\x1b[0m")
         lines, line = [], ""
@@ -290,7 +352,12 @@ class _Draw:
 
     def _sample(self, region: int, kind: str) -> str:
         light, dark = HUES_256[region % len(HUES_256)]
-        style = {"F": f"48;5;{light};38;5;16", "B": f"48;5;{dark};38;5;231", "I": f"48;5;{dark};38;5;231", "W": f"48;5;254;38;5;{dark}"}[kind]
+        style = {
+            "F": f"48;5;{light};38;5;16",
+            "B": f"48;5;{dark};38;5;231",
+            "I": f"48;5;{dark};38;5;231",
+            "W": f"48;5;254;38;5;{dark}",
+        }[kind]
         return f"\x1b[{style}m {kind} \x1b[0m"
 
 

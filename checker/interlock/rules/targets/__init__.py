@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...program.facts import Facts
-from ..communication import Transfers
-from ..finding import Finding
-from . import hyperparallel, npu, torch, torchtitan
-from .context import Context
+from interlock.program.facts import Facts
+from interlock.rules.communication import Transfers
+from interlock.rules.targets import hyperparallel, npu, torch, torchtitan
+from interlock.rules.targets.context import Context
+from interlock.text.finding import Finding
 
-RULES = {"torch": torch.check, "torchtitan": torchtitan.check, "hyperparallel": hyperparallel.check, "npu": npu.check}
+RULES = {
+    "torch": torch.check,
+    "torchtitan": torchtitan.check,
+    "hyperparallel": hyperparallel.check,
+    "npu": npu.check,
+}
 TARGETS = tuple(RULES)
-TRANSPORT = dict.fromkeys(TARGETS, ("pair",))            # NCCL and HCCL keep one queue for each pair of ranks
+TRANSPORT = dict.fromkeys(TARGETS, ("pair",))  # NCCL and HCCL keep one queue for each pair of ranks
 
 
 def check(facts: Facts, transfers: Transfers, target: str, context: Context = Context()) -> Iterator[Finding]:

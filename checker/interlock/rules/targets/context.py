@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...program.facts import IS_COMPUTE, Facts
-from ..alike import alike, more
-from ..finding import Finding, Mark
+from interlock.program.facts import IS_COMPUTE, Facts
+from interlock.rules.alike import alike, more
+from interlock.text.finding import Finding, Mark
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,15 @@ def loop(stages: int, ranks: int) -> list[int]:
     return [s % ranks for s in range(stages)]
 
 
-def elsewhere(facts: Facts, expected: list[int], code: str, rule: str, why: str, help: str, stages: list[int] | None = None) -> Iterator[Finding]:
+def elsewhere(
+    facts: Facts,
+    expected: list[int],
+    code: str,
+    rule: str,
+    why: str,
+    help: str,
+    stages: list[int] | None = None,
+) -> Iterator[Finding]:
     """One finding for each stage whose compute runs on another rank than `expected` (by stage, or by position in `stages`)."""
     want = np.full(max(facts.S, 1), -1, dtype=np.int64)
     want[range(facts.S) if stages is None else stages] = expected
@@ -40,5 +48,10 @@ def elsewhere(facts: Facts, expected: list[int], code: str, rule: str, why: str,
     rows = rows[(asked >= 0) & (asked != facts.rank[rows])]
     for row, count in alike(rows, facts.stage[rows], facts.rank[rows]):
         s, r = int(facts.stage[row]), int(facts.rank[row])
-        yield Finding(code, rule, f"{facts.program.show(row)} is on rank {r}, and {why.format(stage=s, rank=int(want[s]))}{more(count, f'of stage {s}')}",
-                      (Mark(row, f"stage {s} on rank {r}"),), help.format(stage=s, rank=int(want[s])))
+        yield Finding(
+            code,
+            rule,
+            f"{facts.program.show(row)} is on rank {r}, and {why.format(stage=s, rank=int(want[s]))}{more(count, f'of stage {s}')}",
+            (Mark(row, f"stage {s} on rank {r}"),),
+            help.format(stage=s, rank=int(want[s])),
+        )

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...program.facts import IS_COMPUTE, IS_TRANSFER, Facts
-from ...program.ir import Kind
-from ..alike import alike, more
-from ..communication import Transfers
-from ..finding import Finding, Mark
-from .context import Context, elsewhere, loop
+from interlock.program.facts import IS_COMPUTE, IS_TRANSFER, Facts
+from interlock.program.ir import Kind
+from interlock.rules.alike import alike, more
+from interlock.rules.communication import Transfers
+from interlock.rules.targets.context import Context, elsewhere, loop
+from interlock.text.finding import Finding, Mark
 
 
 def check(facts: Facts, transfers: Transfers, context: Context) -> Iterator[Finding]:
@@ -34,13 +34,30 @@ def placement(facts: Facts, stages: list[int], context: Context) -> Iterator[Fin
     if S % P or vee and S != 2 * P:
         row = np.flatnonzero((facts.kind == Kind.F) & np.isin(facts.stage, stages))
         most, least = int(np.argmax(held)), int(np.argmin(held))
-        yield Finding("IL821", "R-TGT-HYPER-1", f"{S} Sharded stages on {P} ranks: HyperParallel has as many on every rank" + (", in a V two" if vee else "")
-                      + (f"; rank {most} has {held[most]} and rank {least} has {held[least]}" if held[most] != held[least] else ""),
-                      tuple(Mark(int(r), "the first of them") for r in row[:1]), f"use {2 * P if vee else f'a multiple of {P}'} Sharded stages")
+        yield Finding(
+            "IL821",
+            "R-TGT-HYPER-1",
+            f"{S} Sharded stages on {P} ranks: HyperParallel has as many on every rank"
+            + (", in a V two" if vee else "")
+            + (
+                f"; rank {most} has {held[most]} and rank {least} has {held[least]}"
+                if held[most] != held[least]
+                else ""
+            ),
+            tuple(Mark(int(r), "the first of them") for r in row[:1]),
+            f"use {2 * P if vee else f'a multiple of {P}'} Sharded stages",
+        )
         return
     want = [k if k < P else S - 1 - k for k in range(S)] if vee else loop(S, P)
-    yield from elsewhere(facts, want, "IL821", "R-TGT-HYPER-1", "HyperParallel looks for stage {stage} on rank {rank}" + (" in a V" if vee else ""),
-                         "move stage {stage} to rank {rank}" + ("" if vee else ", or declare a V with `--placement vee`"), stages)
+    yield from elsewhere(
+        facts,
+        want,
+        "IL821",
+        "R-TGT-HYPER-1",
+        "HyperParallel looks for stage {stage} on rank {rank}" + (" in a V" if vee else ""),
+        "move stage {stage} to rank {rank}" + ("" if vee else ", or declare a V with `--placement vee`"),
+        stages,
+    )
 
 
 def leading(facts: Facts) -> Iterator[Finding]:
@@ -49,8 +66,13 @@ def leading(facts: Facts) -> Iterator[Finding]:
         if stage.replicated and s > 0:
             rows = np.flatnonzero((facts.kind == Kind.F) & (facts.stage == s))
             where = "last" if s == facts.S - 1 else "in the middle"
-            yield Finding("IL822", "R-TGT-HYPER-2", f"the Replicated region {stage.region} (stage {s}) lies {where}: HyperParallel runs one before the Sharded stages only",
-                          tuple(Mark(int(r), "a Replicated stage") for r in rows[:1]), "give this region a Sharded skeleton, or put it first")
+            yield Finding(
+                "IL822",
+                "R-TGT-HYPER-2",
+                f"the Replicated region {stage.region} (stage {s}) lies {where}: HyperParallel runs one before the Sharded stages only",
+                tuple(Mark(int(r), "a Replicated stage") for r in rows[:1]),
+                "give this region a Sharded skeleton, or put it first",
+            )
 
 
 def ascending(facts: Facts) -> Iterator[Finding]:
@@ -63,21 +85,33 @@ def ascending(facts: Facts) -> Iterator[Finding]:
         if len(wrong):
             early, late = int(mine[wrong[0]]), int(mine[wrong[0] + 1])
             p = facts.program
-            yield Finding("IL823", "R-TGT-HYPER-3", f"stage {s} runs {p.show(early)} before {p.show(late)}: HyperParallel reduces the gradients of a stage after the backward of "
-                          f"microbatch {facts.M - 1}, so what comes later would be lost", (Mark(late, "a smaller microbatch comes later"), Mark(early, "listed before it")),
-                          f"run the backwards of stage {s} in the order of the microbatches")
+            yield Finding(
+                "IL823",
+                "R-TGT-HYPER-3",
+                f"stage {s} runs {p.show(early)} before {p.show(late)}: HyperParallel reduces the gradients of a stage after the backward of "
+                f"microbatch {facts.M - 1}, so what comes later would be lost",
+                (Mark(late, "a smaller microbatch comes later"), Mark(early, "listed before it")),
+                f"run the backwards of stage {s} in the order of the microbatches",
+            )
 
 
 def ends(facts: Facts, stages: list[int]) -> Iterator[Finding]:
     """IL824: every microbatch enters at the first Sharded stage and ends at the last."""
     fp = facts.footprint
-    for s, what in ((stages[0], "reads the samples"), (stages[-1], "gives losses")) if stages and facts.M else ():
+    for s, what in (
+        ((stages[0], "reads the samples"), (stages[-1], "gives losses")) if stages and facts.M else ()
+    ):
         absent = np.flatnonzero(~fp.on_path[fp.of, s])
         if len(absent):
             m = int(absent[0])
             rows = np.flatnonzero((facts.kind == Kind.F) & (facts.mb == m))
-            yield Finding("IL824", "R-TGT-HYPER-4", f"microbatch {m} skips stage {s}{more(len(absent), 'microbatches')}: in HyperParallel only this stage {what}",
-                          tuple(Mark(int(r), f"this microbatch never visits stage {s}") for r in rows[:1]), f"give stage {s} a layer that is present in every microbatch")
+            yield Finding(
+                "IL824",
+                "R-TGT-HYPER-4",
+                f"microbatch {m} skips stage {s}{more(len(absent), 'microbatches')}: in HyperParallel only this stage {what}",
+                tuple(Mark(int(r), f"this microbatch never visits stage {s}") for r in rows[:1]),
+                f"give stage {s} a layer that is present in every microbatch",
+            )
 
 
 def gathers(facts: Facts, transfers: Transfers, stages: list[int]) -> Iterator[Finding]:
@@ -85,28 +119,48 @@ def gathers(facts: Facts, transfers: Transfers, stages: list[int]) -> Iterator[F
     p, fp = facts.program, facts.footprint
     if not stages or not p.stages[0].replicated or facts.M == 0:
         return
-    body = np.flatnonzero(IS_COMPUTE[facts.kind] & facts.placed & ~facts.is_replicated[np.where(facts.stage_ok, facts.stage, 0)])
+    body = np.flatnonzero(
+        IS_COMPUTE[facts.kind] & facts.placed & ~facts.is_replicated[np.where(facts.stage_ok, facts.stage, 0)]
+    )
     first = {r: int(mine[0]) for r in range(p.ranks) if len(mine := facts.on_rank(body, r))}
     after = np.array([first.get(r, facts.n) for r in range(p.ranks)])
-    rows = np.flatnonzero(facts.placed & (((facts.stage == 0) & np.isin(facts.kind, [int(Kind.F), int(Kind.SEND_F)])) | (facts.kind == Kind.RECV_F)))
-    to = fp.next[facts.cls[rows], 0]                     # the stage that takes the encoded microbatch; -1: none, or it skips the region
+    rows = np.flatnonzero(
+        facts.placed
+        & (
+            ((facts.stage == 0) & np.isin(facts.kind, [int(Kind.F), int(Kind.SEND_F)]))
+            | (facts.kind == Kind.RECV_F)
+        )
+    )
+    to = fp.next[
+        facts.cls[rows], 0
+    ]  # the stage that takes the encoded microbatch; -1: none, or it skips the region
     leaves = (to >= 0) & ((facts.stage[rows] == 0) | (facts.stage[rows] == to))
     rows, to = rows[leaves], to[leaves]
     away = facts.rank_at(to, facts.mb[rows]) != facts.rank_at(np.zeros_like(to), facts.mb[rows])
     late = rows[away & (rows > after[facts.rank[rows]])]
     for row, count in alike(late, facts.rank[late], facts.kind[late]):
         r = int(facts.rank[row])
-        yield Finding("IL825", "R-TGT-HYPER-5", f"{p.show(row)} comes after {p.show(first[r])}, where the Sharded stages of rank {r} begin{more(count, f'on rank {r}')}: HyperParallel exchanges the shape "
-                      "of every payload with a blocking call, which among the transfers of the body does not come to an end",
-                      (Mark(row, "encoded or handed over late"), Mark(first[r], "the body begins")), "encode and hand over in front of the body; what the rank of the first stage owns itself may come later")
+        yield Finding(
+            "IL825",
+            "R-TGT-HYPER-5",
+            f"{p.show(row)} comes after {p.show(first[r])}, where the Sharded stages of rank {r} begin{more(count, f'on rank {r}')}: HyperParallel exchanges the shape "
+            "of every payload with a blocking call, which among the transfers of the body does not come to an end",
+            (Mark(row, "encoded or handed over late"), Mark(first[r], "the body begins")),
+            "encode and hand over in front of the body; what the rank of the first stage owns itself may come later",
+        )
 
 
 def one_rank(facts: Facts, stages: list[int]) -> Iterator[Finding]:
     """IL826: on one rank there is one stage."""
     if facts.program.ranks == 1 and len(stages) > 1:
         rows = np.flatnonzero((facts.kind == Kind.F) & (facts.stage == stages[1]))
-        yield Finding("IL826", "R-TGT-HYPER-6", f"one rank has {len(stages)} stages: HyperParallel feeds every stage but the first by a receive, and on one rank there is none",
-                      tuple(Mark(int(r), "nothing brings its input") for r in rows[:1]), "put all layers into one stage")
+        yield Finding(
+            "IL826",
+            "R-TGT-HYPER-6",
+            f"one rank has {len(stages)} stages: HyperParallel feeds every stage but the first by a receive, and on one rank there is none",
+            tuple(Mark(int(r), "nothing brings its input") for r in rows[:1]),
+            "put all layers into one stage",
+        )
 
 
 def transport(facts: Facts) -> Iterator[Finding]:
@@ -118,8 +172,13 @@ def transport(facts: Facts) -> Iterator[Finding]:
         if grouped.any() and not grouped.all():
             a, b = int(mine[grouped][0]), int(mine[~grouped][0])
             p = facts.program
-            yield Finding("IL827", "R-TGT-HYPER-7", f"{p.show(a)} is grouped and {p.show(b)} is not: `p2p_transport` is one for all ranks, and the HCCL below refuses a grouped end that meets a plain one",
-                          (Mark(a, f"grouped, on rank {facts.rank[a]}"), Mark(b, f"plain, on rank {facts.rank[b]}")), "group every transfer, one by itself too, or none")
+            yield Finding(
+                "IL827",
+                "R-TGT-HYPER-7",
+                f"{p.show(a)} is grouped and {p.show(b)} is not: `p2p_transport` is one for all ranks, and the HCCL below refuses a grouped end that meets a plain one",
+                (Mark(a, f"grouped, on rank {facts.rank[a]}"), Mark(b, f"plain, on rank {facts.rank[b]}")),
+                "group every transfer, one by itself too, or none",
+            )
 
 
 def without_gradient(facts: Facts) -> Iterator[Finding]:
@@ -129,5 +188,10 @@ def without_gradient(facts: Facts) -> Iterator[Finding]:
     rows = rows[~fp.back[facts.cls[rows], facts.stage[rows]]]
     for row, count in alike(rows, facts.stage[rows]):
         s = int(facts.stage[row])
-        yield Finding("IL828", "R-TGT-HYPER-8", f"{facts.program.show(row)}: nothing at or before stage {s} trains{more(count, f'of stage {s}')}, and HyperParallel's backward of outputs that need no gradient raises an error",
-                      (Mark(row, "stops the run"),), "leave it out, or build the stage with `has_backward=False`")
+        yield Finding(
+            "IL828",
+            "R-TGT-HYPER-8",
+            f"{facts.program.show(row)}: nothing at or before stage {s} trains{more(count, f'of stage {s}')}, and HyperParallel's backward of outputs that need no gradient raises an error",
+            (Mark(row, "stops the run"),),
+            "leave it out, or build the stage with `has_backward=False`",
+        )

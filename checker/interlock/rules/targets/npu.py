@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...program.facts import IS_TRANSFER, Facts
-from ..alike import MANY
-from ..communication import Transfers
-from ..finding import Finding, Mark
-from .context import Context
+from interlock.program.facts import IS_TRANSFER, Facts
+from interlock.rules.alike import MANY
+from interlock.rules.communication import Transfers
+from interlock.rules.targets.context import Context
+from interlock.text.finding import Finding, Mark
 
 
 def check(facts: Facts, transfers: Transfers, context: Context) -> Iterator[Finding]:
@@ -30,8 +30,13 @@ def ends(facts: Facts, t: Transfers) -> Iterator[Finding]:
     for i in np.flatnonzero(grouped[a] != grouped[b])[:MANY].tolist():
         send, recv = int(t.rows[a[i]]), int(t.rows[b[i]])
         word = lambda at: "grouped" if grouped[at] else "not grouped"
-        yield Finding("IL831", "R-TGT-NPU-1", f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the other not: HCCL refuses the pair (EI0005)",
-                      (Mark(send, word(a[i])), Mark(recv, word(b[i]))), "group both ends, or neither")
+        yield Finding(
+            "IL831",
+            "R-TGT-NPU-1",
+            f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the other not: HCCL refuses the pair (EI0005)",
+            (Mark(send, word(a[i])), Mark(recv, word(b[i]))),
+            "group both ends, or neither",
+        )
 
 
 def mixed(facts: Facts, told: set[int]) -> Iterator[Finding]:
@@ -43,8 +48,13 @@ def mixed(facts: Facts, told: set[int]) -> Iterator[Finding]:
         grouped = facts.launch[mine] >= 0
         if c not in told and grouped.any() and not grouped.all():
             a, b = int(mine[grouped][0]), int(mine[~grouped][0])
-            yield Finding("IL832", "R-TGT-NPU-2", f"communicator {p.communicators[c].name} carries grouped and plain transfers: {p.show(a)} is grouped, {p.show(b)} is not",
-                          (Mark(a, "grouped"), Mark(b, "not grouped")), "group every transfer of the communicator, or give the plain ones their own")
+            yield Finding(
+                "IL832",
+                "R-TGT-NPU-2",
+                f"communicator {p.communicators[c].name} carries grouped and plain transfers: {p.show(a)} is grouped, {p.show(b)} is not",
+                (Mark(a, "grouped"), Mark(b, "not grouped")),
+                "group every transfer of the communicator, or give the plain ones their own",
+            )
 
 
 def first_launch(facts: Facts) -> Iterator[Finding]:
@@ -56,7 +66,17 @@ def first_launch(facts: Facts) -> Iterator[Finding]:
         issue = set(facts.rank[mine].tolist())
         absent = [r for r in p.communicators[c].ranks if r not in issue]
         if absent:
-            who = f"rank {absent[0]} issues" if len(absent) == 1 else f"ranks {', '.join(map(str, absent[:4]))}{' and others' if len(absent) > 4 else ''} issue"
+            who = (
+                f"rank {absent[0]} issues"
+                if len(absent) == 1
+                else f"ranks {', '.join(map(str, absent[:4]))}{' and others' if len(absent) > 4 else ''} issue"
+            )
             row = int(mine[0])
-            yield Finding("IL833", "R-TGT-NPU-3", f"{who} no grouped launch on communicator {p.communicators[c].name}: the first one needs the whole group, and {p.show(row)} waits for it",
-                          (Mark(row, "the first launch"),), "use a communicator of the ranks that take part, or plain transfers", rank=absent[0])
+            yield Finding(
+                "IL833",
+                "R-TGT-NPU-3",
+                f"{who} no grouped launch on communicator {p.communicators[c].name}: the first one needs the whole group, and {p.show(row)} waits for it",
+                (Mark(row, "the first launch"),),
+                "use a communicator of the ranks that take part, or plain transfers",
+                rank=absent[0],
+            )

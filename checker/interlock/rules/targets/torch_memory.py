@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ...program.facts import IS_COMPUTE, Facts
-from ...program.ir import Order
-from .. import memory
+from interlock.program.facts import IS_COMPUTE, Facts
+from interlock.program.ir import Order
+from interlock.rules import memory
 
 _COLUMNS = ("kind", "stage", "mb", "peer", "name", "comm", "launch", "at", "width")
 
@@ -39,7 +39,10 @@ class TorchUsage(memory.Usage):
             before = fp.prev[fp.of, s]
             gives = np.maximum(before, 0)
             away = fp.on_path[fp.of, s] & (before >= 0) & (f.rank_at(gives, m) != here)
-            for rank, mask in ((here, away), (f.rank_at(gives, m), away & fp.cross[fp.of, s])):      # the input of s; the gradient sent back for it
+            for rank, mask in (
+                (here, away),
+                (f.rank_at(gives, m), away & fp.cross[fp.of, s]),
+            ):  # the input of s; the gradient sent back for it
                 for r in np.unique(rank[mask]).tolist():
                     mine = np.flatnonzero(mask & (rank == r))
                     count[r] += len(mine)

@@ -5,8 +5,8 @@ It shares nothing with the rules, the engine and the kernel but the specificatio
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Iterable
 
 from interlock.witness.executor.inspection import inspect
 from interlock.witness.executor.ledger import Ledger, Problem
@@ -51,7 +51,9 @@ def run(program: dict, model: str, *, seed: int | None = None) -> Run:
         lent.run()
         circular = not all(lent.done)
     waiting = stuck(machine)
-    problems = [p for rank in range(world.ranks) for p in Ledger(world, rank).read()] + list(inspect(world, model))
+    problems = [p for rank in range(world.ranks) for p in Ledger(world, rank).read()] + list(
+        inspect(world, model)
+    )
     bytes_of = peaks(world)
     if world.memory:
         for rank, (has, capacity) in enumerate(zip(bytes_of, world.memory["capacity"])):
@@ -62,11 +64,20 @@ def run(program: dict, model: str, *, seed: int | None = None) -> Run:
         problems.append(Problem("IL307", rows, "the ranks wait for each other in a circle"))
     known = {(p.code, row) for p in problems for row in p.rows}
     problems += [p for p in _mistakes(world, machine) if (p.code, p.rows[0]) not in known]
-    return Run(finished, frozenset(machine.trace), machine.trace, waiting, machine.wrong, circular, bytes_of, problems)
+    return Run(
+        finished,
+        frozenset(machine.trace),
+        machine.trace,
+        waiting,
+        machine.wrong,
+        circular,
+        bytes_of,
+        problems,
+    )
 
 
 def verdict(program: dict, model: str) -> tuple[str, list[Problem]]:
-    """"valid" if the program runs to its end without a problem, else "invalid"."""
+    """ "valid" if the program runs to its end without a problem, else "invalid"."""
     result = run(program, model)
     return ("valid" if result.finished and not result.problems else "invalid"), result.problems
 

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Iterator
+from collections.abc import Iterator
 
 from interlock.witness.executor.ledger import Problem
-from interlock.witness.executor.world import COMPUTE, PIPELINE, TRANSFER, WITH_MICROBATCH, WITH_STAGE, Op, World
+from interlock.witness.executor.world import (
+    COMPUTE,
+    PIPELINE,
+    TRANSFER,
+    WITH_MICROBATCH,
+    WITH_STAGE,
+    Op,
+    World,
+)
 
 
 def inspect(world: World, model: str) -> Iterator[Problem]:
@@ -92,7 +100,11 @@ def _footprint(w: World) -> Iterator[Problem]:
                 excluded = [*excluded, "SEND_B", "WAIT_B"]
             for kind in excluded:
                 if has(kind):
-                    yield Problem("IL602", w.rows(kind, s, m), f"{s}{kind}{m} is listed and differentiation has no such work")
+                    yield Problem(
+                        "IL602",
+                        w.rows(kind, s, m),
+                        f"{s}{kind}{m} is listed and differentiation has no such work",
+                    )
 
 
 def _steps(w: World) -> Iterator[Problem]:
@@ -116,7 +128,9 @@ def _reductions(w: World) -> Iterator[Problem]:
         elif w.replicated(s):
             for rank in range(w.ranks):
                 if on[rank] != 1:
-                    yield Problem("IL605", rows, f"rank {rank} enters the reduction of stage {s} {on[rank]} times")
+                    yield Problem(
+                        "IL605", rows, f"rank {rank} enters the reduction of stage {s} {on[rank]} times"
+                    )
         else:
             if not on[w.stages[s]["rank"]]:
                 yield Problem("IL308", (), f"the gradient of stage {s} is never reduced")
@@ -127,9 +141,17 @@ def _reductions(w: World) -> Iterator[Problem]:
         if len(lies_on) < 2 or not any(w.trains(s) for s in tie["stages"]):
             continue
         for rank in sorted(lies_on):
-            own = [op for op in w.by_rank[rank] if op.kind == "REDUCE_TIE" and op.name == tie["name"] and op.comm == tie["comm"]]
+            own = [
+                op
+                for op in w.by_rank[rank]
+                if op.kind == "REDUCE_TIE" and op.name == tie["name"] and op.comm == tie["comm"]
+            ]
             if len(own) != 1:
-                yield Problem("IL308", tuple(op.row for op in own), f"rank {rank} sums the tie {tie['name']} {len(own)} times")
+                yield Problem(
+                    "IL308",
+                    tuple(op.row for op in own),
+                    f"rank {rank} sums the tie {tie['name']} {len(own)} times",
+                )
 
 
 def _members(w: World) -> Iterator[Problem]:
@@ -142,18 +164,29 @@ def _members(w: World) -> Iterator[Problem]:
             users = [op.rank]
         for rank in users:
             if rank not in members:
-                yield Problem("IL406", (op.row,), f"{op} uses {w.comms[op.comm]['name']}, of which rank {rank} is no member")
+                yield Problem(
+                    "IL406",
+                    (op.row,),
+                    f"{op} uses {w.comms[op.comm]['name']}, of which rank {rank} is no member",
+                )
 
 
 def _collectives(w: World) -> Iterator[Problem]:
     """IL404: what the k-th meetings of a communicator's members look like."""
     for number, comm in enumerate(w.comms):
-        calls = {rank: [op for op in w.by_rank[rank] if op.comm == number and w.is_collective(op)] for rank in comm["ranks"]}
+        calls = {
+            rank: [op for op in w.by_rank[rank] if op.comm == number and w.is_collective(op)]
+            for rank in comm["ranks"]
+        }
         for k in range(max(map(len, calls.values()), default=0)):
             come = [ops[k] for ops in calls.values() if k < len(ops)]
             if len(come) < len(calls) or len({w.signature(op) for op in come}) > 1:
-                yield Problem("IL404", tuple(op.row for op in come),
-                              f"{comm['name']}: the members' collectives number {k} are " + ", ".join(f"{op} on rank {op.rank}" for op in come))
+                yield Problem(
+                    "IL404",
+                    tuple(op.row for op in come),
+                    f"{comm['name']}: the members' collectives number {k} are "
+                    + ", ".join(f"{op} on rank {op.rank}" for op in come),
+                )
                 break
 
 
@@ -172,7 +205,9 @@ def _creation(w: World) -> Iterator[Problem]:
             front = {e for d in front for e in later.get(d, ())} - reached
         if c in reached:
             rows = tuple(op.row for op in w.ops if op.kind == "INIT" and op.comm == c)
-            yield Problem("IL405", rows, f"{w.comms[c]['name']} is created before itself on a way over the ranks")
+            yield Problem(
+                "IL405", rows, f"{w.comms[c]['name']} is created before itself on a way over the ranks"
+            )
 
 
 def _ends(w: World) -> dict[tuple, tuple[list[Op], list[Op]]]:
@@ -187,20 +222,29 @@ def _ends(w: World) -> dict[tuple, tuple[list[Op], list[Op]]]:
 def _mixed_up(w: World, ends: tuple[list[Op], list[Op]]) -> list[tuple[Op, Op]]:
     """Pairs that meet and differ, on a channel whose ends are equally many."""
     sends, receives = ends
-    return [(a, b) for a, b in zip(sends, receives) if len(sends) == len(receives) and w.payload(a) != w.payload(b)]
+    return [
+        (a, b)
+        for a, b in zip(sends, receives)
+        if len(sends) == len(receives) and w.payload(a) != w.payload(b)
+    ]
 
 
 def _channels(w: World, model: str) -> Iterator[Problem]:
     for (source, destination, comm), (sends, receives) in _ends(w).items():
         if len(sends) != len(receives):
             k = min(len(sends), len(receives))
-            yield Problem("IL401", tuple(op.row for op in (sends + receives if k == 0 else sends[k:] + receives[k:])),
-                          f"from rank {source} to {destination} on {w.comms[comm]['name']}: {len(sends)} sends, {len(receives)} receives")
+            yield Problem(
+                "IL401",
+                tuple(op.row for op in (sends + receives if k == 0 else sends[k:] + receives[k:])),
+                f"from rank {source} to {destination} on {w.comms[comm]['name']}: {len(sends)} sends, {len(receives)} receives",
+            )
         for a, b in _mixed_up(w, (sends, receives)):
             yield Problem("IL403", (a.row, b.row), f"{b} on rank {destination} gets the payload of {a}")
         for a, b in zip(sends, receives):
             if model == "pair" and (a.launch >= 0) != (b.launch >= 0):
-                yield Problem("IL408", (a.row, b.row), f"{a} and {b} meet, and only one of them is in a grouped launch")
+                yield Problem(
+                    "IL408", (a.row, b.row), f"{a} and {b} meet, and only one of them is in a grouped launch"
+                )
 
 
 def _boundaries(w: World) -> Iterator[Problem]:
@@ -211,11 +255,20 @@ def _boundaries(w: World) -> Iterator[Problem]:
             a, b = w.rank(p, m), w.rank(n, m)
             if a == b:
                 continue
-            for kinds, stages, asked, way in ((("SEND_F", "RECV_F"), (p, n), True, (a, b)),
-                                              (("SEND_B", "RECV_B"), (n, p), w.crossing(n, m), (b, a))):
-                rows = [tuple(r for r in w.rows(kind, s, m) if w.takes_part(w.ops[r])) for kind, s in zip(kinds, stages)]
+            for kinds, stages, asked, way in (
+                (("SEND_F", "RECV_F"), (p, n), True, (a, b)),
+                (("SEND_B", "RECV_B"), (n, p), w.crossing(n, m), (b, a)),
+            ):
+                rows = [
+                    tuple(r for r in w.rows(kind, s, m) if w.takes_part(w.ops[r]))
+                    for kind, s in zip(kinds, stages)
+                ]
                 count = tuple(map(len, rows))
                 fine = count == (1, 1) if asked else count == (0, 0) or w.placeholders and count == (1, 1)
                 if not fine and way not in swapped:
-                    yield Problem("IL401", rows[0] + rows[1], f"{stages[0]}{kinds[0]}{m} is listed {count[0]} times, "
-                                  f"{stages[1]}{kinds[1]}{m} {count[1]} times, each {'once' if asked else 'never'} asked for")
+                    yield Problem(
+                        "IL401",
+                        rows[0] + rows[1],
+                        f"{stages[0]}{kinds[0]}{m} is listed {count[0]} times, "
+                        f"{stages[1]}{kinds[1]}{m} {count[1]} times, each {'once' if asked else 'never'} asked for",
+                    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from interlock.witness.executor.world import COMPUTE, Op, World
 
@@ -21,13 +22,13 @@ class Ledger:
         self.world, self.rank = world, rank
         self.listed = {(op.kind, op.stage, op.mb) for op in world.by_rank[rank]}
         self.rows_done: set[int] = set()
-        self.ran: dict[tuple, int] = {}                                 # (kind, stage, microbatch)
-        self.reduced: dict[int, list[Op]] = defaultdict(list)           # by stage
+        self.ran: dict[tuple, int] = {}  # (kind, stage, microbatch)
+        self.reduced: dict[int, list[Op]] = defaultdict(list)  # by stage
         self.tied: dict[str, list[Op]] = defaultdict(list)
-        self.summed: dict[str, list[Op]] = defaultdict(list)            # REDUCE_DATA by name
-        self.in_flight: dict[str, list[Op]] = defaultdict(list)         # by name, until its WAIT
-        self.used: set[str] = set()                                     # names of which a transfer was listed
-        self.gradients: Op | None = None                                # the latest one that a ZERO would lose
+        self.summed: dict[str, list[Op]] = defaultdict(list)  # REDUCE_DATA by name
+        self.in_flight: dict[str, list[Op]] = defaultdict(list)  # by name, until its WAIT
+        self.used: set[str] = set()  # names of which a transfer was listed
+        self.gradients: Op | None = None  # the latest one that a ZERO would lose
         self.step: Op | None = None
 
     def read(self) -> Iterator[Problem]:
@@ -71,19 +72,31 @@ class Ledger:
         ties = [t for t in self.world.ties if op.stage in t["stages"]]
         if op.kind in ("W", "B"):
             for late in [*self.reduced[op.stage], *(r for t in ties for r in self.tied[t["name"]])]:
-                yield Problem("IL309", (late.row, op.row), f"{late} has summed the gradient when {op} adds to it")
+                yield Problem(
+                    "IL309", (late.row, op.row), f"{late} has summed the gradient when {op} adds to it"
+                )
         if op.kind == "REDUCE_TIE":
             stages = {s for t in self.world.ties if t["name"] == op.name for s in t["stages"]}
             for early in [*self.summed[op.name], *(r for s in sorted(stages) for r in self.reduced[s])]:
-                yield Problem("IL310", (early.row, op.row), f"{early} has summed the gradient when {op} adds that of the tie")
+                yield Problem(
+                    "IL310",
+                    (early.row, op.row),
+                    f"{early} has summed the gradient when {op} adds that of the tie",
+                )
         if op.kind in ("REDUCE_TIE", "REDUCE_DATA"):
             books = self.tied if op.kind == "REDUCE_TIE" else self.summed
             for twin in books[op.name][:1]:
-                yield Problem("IL308", (twin.row, op.row), f"{op} sums again what is summed on rank {self.rank}")
+                yield Problem(
+                    "IL308", (twin.row, op.row), f"{op} sums again what is summed on rank {self.rank}"
+                )
         if self.step and op.kind in ("W", "B", "I", "REDUCE", "REDUCE_DATA", "REDUCE_TIE", "STEP"):
             yield Problem("IL311", (self.step.row, op.row), f"{op} comes after the STEP of rank {self.rank}")
         if op.kind == "ZERO" and self.gradients:
-            yield Problem("IL313", (self.gradients.row, op.row), f"ZERO clears the gradient of {self.gradients} before the STEP")
+            yield Problem(
+                "IL313",
+                (self.gradients.row, op.row),
+                f"ZERO clears the gradient of {self.gradients} before the STEP",
+            )
 
     def _ends_of_transfers(self, op: Op) -> Iterator[Problem]:
         """IL312: a send has something to send, a receive comes before its use, a wait has its transfer."""
@@ -92,9 +105,17 @@ class Ledger:
         bad = None
         match op.kind:
             case "SEND_F":
-                bad = has(self.listed, "F") and not has(self.ran, "F") and f"{s}F{m} has not run when {op} is issued"
+                bad = (
+                    has(self.listed, "F")
+                    and not has(self.ran, "F")
+                    and f"{s}F{m} has not run when {op} is issued"
+                )
             case "SEND_B":
-                bad = has(self.listed, "B", "I") and not has(self.ran, "B", "I") and f"the gradient does not exist when {op} is issued"
+                bad = (
+                    has(self.listed, "B", "I")
+                    and not has(self.ran, "B", "I")
+                    and f"the gradient does not exist when {op} is issued"
+                )
             case "RECV_F":
                 bad = has(self.ran, "F") and f"{s}F{m} has run when {op} fetches its input"
             case "RECV_B":
@@ -104,7 +125,10 @@ class Ledger:
             case "WAIT_B":
                 bad = not has(self.ran, "SEND_B") and f"no send has been issued when {op} waits for it"
             case "WAIT":
-                bad = op.name not in self.used and f"no transfer of {op.name} has been issued when rank {self.rank} waits for it"
+                bad = (
+                    op.name not in self.used
+                    and f"no transfer of {op.name} has been issued when rank {self.rank} waits for it"
+                )
         if bad:
             yield Problem("IL312", (op.row,), bad)
 
@@ -116,4 +140,8 @@ class Ledger:
         if op.kind == "SEND":
             flying = [o for o in flying if o.kind == "RECV"]
         if flying:
-            yield Problem("IL407", (flying[-1].row, op.row), f"{op} meets buffer {op.name} in flight: {flying[-1]} was not waited for")
+            yield Problem(
+                "IL407",
+                (flying[-1].row, op.row),
+                f"{op} meets buffer {op.name} in flight: {flying[-1]} was not waited for",
+            )

@@ -11,7 +11,7 @@ import random
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 
-from interlock.witness.executor.world import COMPUTE, Op, TRANSFER, World
+from interlock.witness.executor.world import COMPUTE, TRANSFER, Op, World
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
 
@@ -42,7 +42,7 @@ class Machine:
     world: World
     model: str
     seed: int | None = None
-    lend: bool = False                  # a partner that no rank lists counts as come: what still stands is a circle
+    lend: bool = False  # a partner that no rank lists counts as come: what still stands is a circle
 
     trace: list[int] = field(default_factory=list)
     wrong: list[tuple[int, tuple | None, tuple]] = field(default_factory=list)
@@ -52,18 +52,24 @@ class Machine:
         self.stays = self.model == "blocking" or w.inserted
         self.random = None if self.seed is None else random.Random(self.seed)
         self.done = [False] * len(w.ops)
-        self.at = [0] * w.ranks                                     # each host's step
-        self.held: list[Unit | None] = [None] * w.ranks             # the unit a host stays at
+        self.at = [0] * w.ranks  # each host's step
+        self.held: list[Unit | None] = [None] * w.ranks  # the unit a host stays at
         self.open: list[list[Unit]] = [[] for _ in range(w.ranks)]  # issued and not ended
-        self.named: dict[tuple[int, str], list[int]] = defaultdict(list)   # transfers of a name issued on a rank
+        self.named: dict[tuple[int, str], list[int]] = defaultdict(
+            list
+        )  # transfers of a name issued on a rank
         self.queues: dict[tuple, deque[Unit]] = defaultdict(deque)
-        self.ends: dict[tuple, list[End]] = defaultdict(list)       # a channel's sends, its receives; a member's collectives
-        self.store: dict[tuple, tuple] = {}                         # (rank, payload) -> what lies in its place
+        self.ends: dict[tuple, list[End]] = defaultdict(
+            list
+        )  # a channel's sends, its receives; a member's collectives
+        self.store: dict[tuple, tuple] = {}  # (rank, payload) -> what lies in its place
         self.losses = any(op.kind == "LOSS" for op in w.ops)
         self.sides = [self._side(op) for op in w.ops]
-        self.listed = Counter(self.sides)                           # how many ends each side will ever have
-        self.number: dict[int, int] = {}                            # row -> its k on its side, once issued
-        self.unit_of: dict[int, Unit] = {}                          # a grouped transfer has ended for those that wait when its launch has
+        self.listed = Counter(self.sides)  # how many ends each side will ever have
+        self.number: dict[int, int] = {}  # row -> its k on its side, once issued
+        self.unit_of: dict[
+            int, Unit
+        ] = {}  # a grouped transfer has ended for those that wait when its launch has
         self.ready: list[tuple] = []
         self.offered = [False] * w.ranks
 
@@ -102,7 +108,11 @@ class Machine:
                 source, destination, comm = self.world.channel(op)
                 keys.add(("edge", rank, source, destination, comm))
                 if self.model == "pair":
-                    keys.add(("groups", rank, comm) if grouped else ("pair", rank, *sorted((source, destination)), comm))
+                    keys.add(
+                        ("groups", rank, comm)
+                        if grouped
+                        else ("pair", rank, *sorted((source, destination)), comm)
+                    )
         return sorted(keys)
 
     # Hosts
@@ -202,13 +212,19 @@ class Machine:
             self.ready.append(("move", side[1], k))
 
     def _move(self, channel: tuple, k: int) -> None:
-        send, receive = (self.ends[kind, channel][k:k + 1] for kind in ("SEND", "RECV"))
+        send, receive = (self.ends[kind, channel][k : k + 1] for kind in ("SEND", "RECV"))
         if send and receive:
             self._receive(receive[0].op, send[0].token)
         self._finish(receive if self.model == "buffered" else send + receive)
 
     def _meet(self, comm: int, k: int) -> None:
-        self._finish([end for rank in self.world.comms[comm]["ranks"] for end in self.ends["coll", comm, rank][k:k + 1]])
+        self._finish(
+            [
+                end
+                for rank in self.world.comms[comm]["ranks"]
+                for end in self.ends["coll", comm, rank][k : k + 1]
+            ]
+        )
 
     def _finish(self, ends: list[End]) -> None:
         """These ends have ended, with them the units of which they were the last."""
@@ -230,7 +246,7 @@ class Machine:
     # Payloads
 
     def _place(self, rank: int) -> int:
-        return -1 if self.world.inserted else rank      # inserted: what one rank made lies before every rank
+        return -1 if self.world.inserted else rank  # inserted: what one rank made lies before every rank
 
     def _token(self, op: Op) -> tuple:
         """What a send carries: what lies in the place of its payload when it is issued."""
@@ -248,7 +264,7 @@ class Machine:
     def _compute(self, op: Op) -> None:
         w, s, m = self.world, op.stage, op.mb
         if w.first.get((op.kind, s, m)) != op.row:
-            return                                      # out of place or listed before: nobody waits for its result
+            return  # out of place or listed before: nobody waits for its result
         place, last = self._place(op.rank), w.path[m][-1:] == [s]
         if op.kind == "LOSS" and not last:
             return

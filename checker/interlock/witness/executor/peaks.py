@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Iterator
+from collections.abc import Iterator
 
 from interlock.witness.executor.world import COMPUTE, Op, World
 
@@ -17,7 +17,7 @@ def _peak(w: World, rank: int) -> int:
     static = _static(w, rank)
     steps = w.steps[rank]
     step_of = {op.row: i for i, step in enumerate(steps) for op in step}
-    given_back: dict[int, int] = defaultdict(int)                   # step -> bytes that end with it
+    given_back: dict[int, int] = defaultdict(int)  # step -> bytes that end with it
     held, peak = 0, 0
     for i, step in enumerate(steps):
         halves = step[0].kind in COMPUTE
@@ -42,7 +42,10 @@ def _static(w: World, rank: int) -> int:
         for layer in (w.layers[number] for number in range(*w.stages[s]["layers"])):
             total += layer["weights"]
             if layer["trainable"]:
-                total += sum(-(-layer["weights"] * over // under) for over, under in (memory["gradient"], memory["optimizer"]))
+                total += sum(
+                    -(-layer["weights"] * over // under)
+                    for over, under in (memory["gradient"], memory["optimizer"])
+                )
     return total
 
 
@@ -67,7 +70,11 @@ def _checkpointed(w: World, number: int) -> bool:
 
 def _late(w: World, number: int, m: int) -> int:
     """What of a layer's activation is held until W."""
-    return min(_size(w, number, x, m) for x in ("until_weight", "activation")) if w.layers[number]["trainable"] else 0
+    return (
+        min(_size(w, number, x, m) for x in ("until_weight", "activation"))
+        if w.layers[number]["trainable"]
+        else 0
+    )
 
 
 def _saved_inputs(w: World, s: int, m: int) -> Iterator[int | None]:
@@ -100,7 +107,7 @@ def _taken(w: World, op: Op) -> Iterator[tuple[int, int | None]]:
     x, weight = w.x(s, m), w.row("W", s, m)
     before, after = w.neighbour(s, m, -1), w.neighbour(s, m, 1)
     work = w.work[m][s]
-    if op.row == (x if x is not None else weight) and w.row("F", s, m) is not None:          # the forward again
+    if op.row == (x if x is not None else weight) and w.row("F", s, m) is not None:  # the forward again
         whole = w.row("B", s, m)
         for number in work.kept if work.back else ():
             if _checkpointed(w, number):

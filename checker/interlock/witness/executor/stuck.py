@@ -11,7 +11,12 @@ def stuck(machine: Machine) -> dict[int, list[tuple[int, str]]]:
     waiting: dict[int, list[tuple[int, str]]] = {}
     w = machine.world
     for rank in range(w.ranks):
-        rows = [(op.row, _of_unit(machine, unit, op)) for unit in machine.open[rank] for op in unit.ops if not machine.done[op.row]]
+        rows = [
+            (op.row, _of_unit(machine, unit, op))
+            for unit in machine.open[rank]
+            for op in unit.ops
+            if not machine.done[op.row]
+        ]
         if machine.at[rank] < len(w.steps[rank]) and machine.held[rank] is None:
             for op in w.steps[rank][machine.at[rank]]:
                 if needs := [f"{w.ops[row]} on rank {w.ops[row].rank}" for row in machine.waits(op)]:
@@ -30,8 +35,14 @@ def _of_unit(machine: Machine, unit: Unit, op: Op) -> str:
     side, k = machine.sides[op.row], machine.number[op.row]
     if side[0] == "coll":
         late = [("coll", op.comm, rank) for rank in machine.world.comms[op.comm]["ranks"]]
-        late = [other for other in late if not (k < len(machine.ends[other]) and machine.ends[other][k].unit.started)]
-        return f"{op} waits for " + ", ".join(f"{_partner(machine, other, k)} on rank {other[2]}" for other in late)
+        late = [
+            other
+            for other in late
+            if not (k < len(machine.ends[other]) and machine.ends[other][k].unit.started)
+        ]
+        return f"{op} waits for " + ", ".join(
+            f"{_partner(machine, other, k)} on rank {other[2]}" for other in late
+        )
     other = machine.other(side)
     rank = side[1][1] if side[0] == "SEND" else side[1][0]
     return f"{op} waits for {_partner(machine, other, k)} on rank {rank}"

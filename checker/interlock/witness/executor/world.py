@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 COMPUTE = ("F", "B", "I", "W", "LOSS")
 PIPELINE = ("SEND_F", "RECV_F", "SEND_B", "RECV_B")
@@ -36,11 +37,11 @@ class Work:
     """What a forward and reverse-mode differentiation do on one stage in one microbatch."""
 
     layers: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)       # layers whose forward left something on the tape
-    back: bool = False                                  # a gradient arrived here
-    cross: bool = False                                 # ... and left for the stage before
-    inputs: bool = False                                # a layer computed the gradient of its input
-    weights: bool = False                               # a layer computed the gradient of its weights
+    kept: list[int] = field(default_factory=list)  # layers whose forward left something on the tape
+    back: bool = False  # a gradient arrived here
+    cross: bool = False  # ... and left for the stage before
+    inputs: bool = False  # a layer computed the gradient of its input
+    weights: bool = False  # a layer computed the gradient of its weights
 
 
 class World:
@@ -62,16 +63,20 @@ class World:
         self.work = [self._differentiate(m) for m in range(self.mbs)]
         self.path = [list(work) for work in self.work]
         self.turn = [{s: at for at, s in enumerate(path)} for path in self.path]
-        self.first: dict[tuple[str, int, int], int] = {}    # of the rows that take part, the first of its kind
+        self.first: dict[tuple[str, int, int], int] = {}  # of the rows that take part, the first of its kind
         for op in self.ops:
-            if op.kind in WITH_MICROBATCH and self.in_place(op) and (op.kind not in PIPELINE or self.far_end(op) is not None):
+            if (
+                op.kind in WITH_MICROBATCH
+                and self.in_place(op)
+                and (op.kind not in PIPELINE or self.far_end(op) is not None)
+            ):
                 self.first.setdefault((op.kind, op.stage, op.mb), op.row)
         self.steps = [list(self._steps(ops)) for ops in self.by_rank]
 
     def _differentiate(self, m: int) -> dict[int, Work]:
         """Runs the present layers forward, recording, and then the tape backward; the stages come out in path order."""
         work: dict[int, Work] = {}
-        tape, flows = [], False                         # the data asks for no gradient
+        tape, flows = [], False  # the data asks for no gradient
         for s, stage in enumerate(self.stages):
             for number in range(*stage["layers"]):
                 layer = self.layers[number]
@@ -210,8 +215,11 @@ class World:
                 rows = [self.row("F", s, m), self.row("I", s, m)]
             case _:
                 after = self.neighbour(s, m, 1)
-                rows = [self.row("F", s, m), self.row("LOSS", s, m) if last else None,
-                        self.x(after, m) if self.crossing(after, m) else None]
+                rows = [
+                    self.row("F", s, m),
+                    self.row("LOSS", s, m) if last else None,
+                    self.x(after, m) if self.crossing(after, m) else None,
+                ]
         return [r for r in rows if r is not None]
 
     def transfers_needed(self, op: Op) -> list[int]:
@@ -219,7 +227,9 @@ class World:
         s, m = op.stage, op.mb
         if not self.in_place(op) or self.first.get((op.kind, s, m), op.row) != op.row and op.kind in COMPUTE:
             return []
-        wanted = {"F": "RECV_F", "B": "RECV_B", "I": "RECV_B", "WAIT_F": "SEND_F", "WAIT_B": "SEND_B"}.get(op.kind)
+        wanted = {"F": "RECV_F", "B": "RECV_B", "I": "RECV_B", "WAIT_F": "SEND_F", "WAIT_B": "SEND_B"}.get(
+            op.kind
+        )
         if op.kind == "W" and self.x(s, m) is None:
             wanted = "RECV_B"
         found = self.row(wanted, s, m) if wanted else None
@@ -229,8 +239,10 @@ class World:
 def _operations(program: dict) -> Iterator[Op]:
     order, names, kinds = program["order"], program["names"], program["kinds"]
     start = order["start"]
-    columns = [v if isinstance(v, list) else [v] * start[-1]
-               for v in (order[c] for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch"))]
+    columns = [
+        v if isinstance(v, list) else [v] * start[-1]
+        for v in (order[c] for c in ("kind", "stage", "mb", "peer", "name", "comm", "launch"))
+    ]
     if len(start) != program["ranks"] + 1 or any(len(c) != start[-1] for c in columns):
         raise ValueError("start and the columns of the order do not fit together")
     rank = 0

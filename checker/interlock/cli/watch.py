@@ -1,0 +1,147 @@
+"""`interlock check --watch`: checks again what changed, until Ctrl-C. Modification times are polled."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+from interlock.cli.check import Asked, Refused, ask, check, judged, known_in, tell
+from interlock.cli.common import files, usage, write
+from interlock.cli.parallel import Failed
+from interlock.gate.config import candidates
+from interlock.report.style import animate
+
+EVERY = 0.5  # seconds between two looks
+_COMMENT = re.compile(r'("[^"\n]*")|#[^\n]*')
+_USE = re.compile(r'\b(?:use|model)\s*"([^"\n]+)"')
+Stamp = tuple[int, int, int] | None
+
+
+def watch(args, csv_options, rounds: int | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
+    """Checks, and again whatever changed. Ends by Ctrl-C, or after looking `rounds` times, with the last exit code."""
+    if "-" in args.paths:
+        return usage("--watch is for files; standard input does not change")
+    if args.emit is not None or args.certificate is not None or args.write_baseline is not None:
+        return usage("--watch checks and reports; it writes no queries, certificates or baselines")
+    memory = _Memory(args, csv_options)
+    code, looked = 2, 0
+    while rounds is None or looked < rounds:
+        if looked:
+            sleep(EVERY)
+        looked += 1
+        code = memory.look() if memory.changed() else code
+    return code
+
+
+class _Memory:
+    """What was found, and what it was found from: of each file its stamp, and those of the files it uses."""
+
+    def __init__(self, args, csv_options):
+        self.args, self.csv_options = args, csv_options
+        self.results: dict = {}
+        self.read_for: dict[str, dict[str, Stamp]] = {}  # file -> the files read for it
+        self.around: dict[str, Stamp] = {}  # where a configuration and a baseline may be
+        self.listing: tuple[str, ...] | None = None
+        self.asked: Asked | None = None
+        self.looks = 0
+
+    def changed(self) -> bool:
+        return (
+            not self.looks
+            or _stamps(self.around) != self.around
+            or any(_stamps(read) != read for read in self.read_for.values())
+            or self._list() != self.listing
+        )
+
+    def look(self) -> int:
+        _clear(self.looks > 0)
+        self.looks += 1
+        self.around = _stamps(self._around())
+        try:
+            before, self.asked = self.asked, ask(self.args, self.csv_options)
+            known = known_in(self.args.baseline)
+            if before is None or (before.options, before.config) != (self.asked.options, self.asked.config):
+                self.results.clear()
+            self._check()
+            return tell(
+                self.args,
+                self.asked,
+                judged(self.args, self.asked, {f: self.results[f] for f in self.asked.files}, known),
+            )
+        except Refused:
+            return self._forget(2)
+        except OSError as error:  # a file that went away between two looks
+            return self._forget(usage(f"{error.filename or 'input or output'}: {error.strerror or error}"))
+        finally:
+            self.listing = self._list()
+
+    def _forget(self, code: int) -> int:
+        """Waits for a change of anything, and then checks everything."""
+        self.results.clear()
+        self.read_for = {path: _stamps(read) for path, read in self.read_for.items()}
+        return code
+
+    def _list(self) -> tuple[str, ...] | None:
+        """The files there are in what is named; None where one is missing."""
+        try:
+            return tuple(files(self.args.paths or (self.asked.named if self.asked is not None else ())))
+        except FileNotFoundError:
+            return None
+
+    def _around(self) -> list[str]:
+        named = self.args.paths or (self.asked.named if self.asked is not None else ())
+        return [str(p) for p in (*candidates(named), self.args.config, self.args.baseline) if p]
+
+    def _check(self) -> None:
+        new = [
+            f
+            for f in self.asked.files
+            if f not in self.results or _stamps(self.read_for[f]) != self.read_for[f]
+        ]
+        stamps = {f: stamp(f) for f in new}  # before they are read: what changes meanwhile is read again
+        for path, result in check(self.args, self.asked, new).items():
+            self.results[path] = result
+            self.read_for[path] = {path: stamps[path]} | _stamps(_used(path, result))
+        for gone in set(self.read_for) - set(self.asked.files):
+            self.results.pop(gone, None)
+            del self.read_for[gone]
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, Stamp]:
+    return {p: stamp(p) for p in paths}
+
+
+def stamp(path: str) -> Stamp:
+    """What changes when a file is written; None for one that is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _used(path: str, result) -> list[str]:
+    """The files read for one, and those it would have read. The standard skeletons do not change."""
+    if isinstance(result, Failed):
+        return []
+    out = []
+    for source in result.sources:
+        if not source.name.startswith("spec/std/"):
+            out += [
+                source.name,
+                *(
+                    os.path.normpath(os.path.join(os.path.dirname(source.name), use))
+                    for use in _USE.findall(_COMMENT.sub(r"\1", source.text))
+                ),
+            ]
+    return list(dict.fromkeys(p for p in out if p != path))
+
+
+def _clear(again: bool) -> None:
+    if not animate(sys.stdout):
+        write("\n" if again else "")
+    else:
+        write("\x1b[2J\x1b[3J\x1b[H")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from interlock.program.ir import Program
 from interlock.runtime.calibrate import lowered
-from interlock.runtime.emulation import Asked, emulate
+from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import Machine, durations
 from interlock.timing.simulate import simulate
@@ -29,7 +29,7 @@ class Plan:
             self.program, durations(self.program, self.times, machine), "pair", critical=False
         ).makespan
 
-    def measured(self, pool: Pool, asked: Asked = Asked()) -> int:
+    def measured(self, pool: Pool, asked: EmulationSettings = EmulationSettings()) -> int:
         """ns of one emulated step, in the model's time. Raises OSError, also if it stops."""
         run = emulate(self.program, durations(self.program, self.times), asked, pool=pool)
         if not run.finished:

@@ -27,7 +27,7 @@ from statistics import mean, median
 from emulated import Plan, load, plan
 
 from interlock.runtime.calibrate import calibrate
-from interlock.runtime.emulation import Asked
+from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import Machine
 
@@ -134,7 +134,7 @@ def main() -> int:
             f"{family}, {tokens} tokens, {'<transpose, 1f1b>' if skeleton == 'transpose' else skeleton}",
             model(tokens),
             skeleton,
-            Asked(scale=part, payload=part),
+            EmulationSettings(scale=part, payload=part),
         )
         for family, model, tokens, part in CASES
         for skeleton in SCHEDULES

@@ -23,7 +23,7 @@ from chart import Chart, Line
 from emulated import Plan, load, plan
 
 from interlock.runtime.calibrate import calibrate
-from interlock.runtime.emulation import Asked
+from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import durations
 from interlock.timing.simulate import makespan
@@ -99,7 +99,7 @@ def main() -> int:
     for ranks in args.ranks:
         with Pool(ranks) as pool:
             links = calibrate(pool, ranks)
-            machine = links.machine(Asked())
+            machine = links.machine(EmulationSettings())
             print(
                 f"\n{ranks} ranks, {2 * ranks} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {links}"
             )

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from interlock.lower.plan import loads
+from interlock.interchange.plan import loads
 from interlock.runtime import PlanSchedule
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from interlock.lower.plan import loads
+from interlock.interchange.plan import loads
 from interlock.runtime import Runner
 
 WIDTH, WORDS, LENGTH, PATCHES, PATCH = 32, 64, 12, 9, 16

@@ -9,7 +9,7 @@ import pytest
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.interchange.hyperparallel import read
-from interlock.interchange.steps import StepOptions
+from interlock.interchange.step_lists import StepOptions
 from interlock.language.unparse import to_sched
 from interlock.program.ir import COMPUTE, Kind
 from interlock.rules.waits import MODELS

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.check.pipeline import check_file
 from interlock.interchange import importing
-from interlock.interchange.megatron import Asked, read_layout, to_sched
+from interlock.interchange.megatron import LayoutSizes, read_layout, to_sched
 from interlock.interchange.megatron_flags import read_flags
 from interlock.language.format import format
 from interlock.text.diagnostics import InputError
@@ -27,11 +27,11 @@ EIGHT = "E | tttttt | t | tL"
 
 
 def layout(text, **asked):
-    return read_layout(Sources().add("layout", text), Asked(**asked))
+    return read_layout(Sources().add("layout", text), LayoutSizes(**asked))
 
 
 def flags(text, **asked):
-    return read_flags(Sources().add("flags", text), Asked(**asked))
+    return read_flags(Sources().add("flags", text), LayoutSizes(**asked))
 
 
 # -- what Megatron takes -------------------------------------------------------------------------------------------------
@@ -97,14 +97,14 @@ def test_the_table_of_layouts():
     for text, expected in TABLES["layout-strings"]["pp2_L7"]:
         if text == EIGHT:
             assert layout(text, ranks=2).count("t") == 8
-            assert refused(read_layout, text, Asked(2, 7))[2].startswith(
+            assert refused(read_layout, text, LayoutSizes(2, 7))[2].startswith(
                 "the layout has 8 decoder layers, and 7 are asked"
             )
         elif expected.startswith("ok"):
             found = layout(text, ranks=2, layers=7)
             assert len(found.notes) == ("one stage empty" in expected), text
         else:
-            code, _, said = refused(read_layout, text, Asked(2, 7))
+            code, _, said = refused(read_layout, text, LayoutSizes(2, 7))
             assert (
                 code == "IL214"
                 and {
@@ -116,7 +116,9 @@ def test_the_table_of_layouts():
             )
     for text, expected in TABLES["layout-strings"]["others"]:
         if "error" in expected:
-            assert "58 decoder layers, and 61 are asked" in refused(read_layout, text, Asked(layers=61))[2]
+            assert (
+                "58 decoder layers, and 61 are asked" in refused(read_layout, text, LayoutSizes(layers=61))[2]
+            )
         else:
             assert f"{layout(text).count('t')} layers" in expected and layout(text).count("m") == (
                 "one m" in expected
@@ -271,7 +273,7 @@ def test_layouts_refused(text):
     ],
 )
 def test_layouts_that_do_not_fit(text, asked, says):
-    assert says in refused(read_layout, text, Asked(**asked))[2]
+    assert says in refused(read_layout, text, LayoutSizes(**asked))[2]
 
 
 FLAGS = {
@@ -391,6 +393,6 @@ def test_usage(tmp_path, args, says):
 
 def test_one_door():
     assert (
-        importing.layout(Sources(), "EtL", Asked(), "x", 1).startswith("# Megatron-LM")
+        importing.import_layout(Sources(), "EtL", LayoutSizes(), "x", 1).startswith("# Megatron-LM")
         and importing.FORMATS[0] == "csv"
     )

@@ -8,8 +8,8 @@ import pytest
 
 from interchange.reading import refused
 from interlock.check.pipeline import Options
+from interlock.interchange.plan import describe_difference
 from interlock.interchange.timeline import dumps, read
-from interlock.lower.plan import same
 from interlock.report.timeline.scenes import subjects
 from interlock.text.diagnostics import InputError
 from interlock.text.source import Sources
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(text):
     found = back(file)
     assert dumps(found.name, found.timeline) == file and json.loads(file)["format"] == "interlock.timeline/1"
     program = subject(text, models=("pair",)).program
-    assert same(program, found.timeline.program) == ""
+    assert describe_difference(program, found.timeline.program) == ""
     assert found.timeline.makespan == json.loads(file)["makespan"] > 0
 
 
@@ -83,7 +83,7 @@ def test_every_kind_of_operation_is_read():
     time = np.arange(len(program.order)) * 10
     found = back(dumps("all", Timeline(program, "edge", time, time + 10)))
     assert (
-        same(program, found.timeline.program) == ""
+        describe_difference(program, found.timeline.program) == ""
         and (found.timeline.start == time).all()
         and found.timeline.model == "edge"
     )

@@ -14,7 +14,7 @@ from interlock.check.program import check_program
 from interlock.check.verdict import Checked
 from interlock.lower import backends, hyperparallel
 from interlock.lower.hyperparallel_schedule import schedule_class
-from interlock.lower.lowering import Refused, Source, lower
+from interlock.lower.lowering import LoweringRefused, Source, lower
 
 from .. import hyperparallel as golden
 from ..interchange.test_hyperparallel import imported
@@ -43,7 +43,7 @@ def test_the_golden_orders_come_back_step_by_step(request):
         }
         try:
             ours = again(case)
-        except Refused as refused:
+        except LoweringRefused as refused:
             alone = case["P"] == 1 and case["V"] > 1
             assert refused.code == "IL844" and (
                 alone and "IL826" in str(refused) or case.get("mode") == "central"
@@ -108,7 +108,7 @@ def test_plans_of_the_algebra(skeleton, chunks, P, M, frozen):
 
 
 def test_what_it_cannot_run_is_refused():
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LoweringRefused) as refused:
         lowered(
             TEXT.format(P=2, M=3, n=2, cut="b = enc, u[0] : 1f1b  e = u[1] : transpose", more=""),
             "hyperparallel",
@@ -121,7 +121,7 @@ def test_a_microbatch_that_does_not_visit_the_encoder_is_refused(images, first):
     text = TEXT.format(
         P=2, M=2, n=2, cut="e = enc : transpose  b = u : 1f1b", more=f"images {images}"
     ).replace("layer enc { }", "layer enc { modality vision }")
-    with pytest.raises(Refused, match=f"microbatch {first} does not visit the encoder") as refused:
+    with pytest.raises(LoweringRefused, match=f"microbatch {first} does not visit the encoder") as refused:
         lowered(text, "hyperparallel")
     assert refused.value.code == "IL844"
 
@@ -145,7 +145,7 @@ def test_the_encoders_reduction_stands_once_on_every_rank(monkeypatch, change):
     text = TEXT.format(P=2, M=3, n=2, cut="e = enc : transpose  b = u : 1f1b", more="")
     assert lowered(text, "hyperparallel").text.count("MPIPE_GRAD_REDUCE") == 2
     monkeypatch.setattr(hyperparallel.HyperParallel, "write", changed)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LoweringRefused) as refused:
         lowered(text, "hyperparallel")
     assert refused.value.code == "IL841"
 

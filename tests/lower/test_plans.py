@@ -9,10 +9,10 @@ import pytest
 
 from interlock.check import certificates as certificate_files
 from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.interchange import plan as plans
 from interlock.kernel import verify
 from interlock.lower import backends
-from interlock.lower import plan as plans
-from interlock.lower.lowering import Refused, Source, lower
+from interlock.lower.lowering import LoweringRefused, Source, lower
 
 from ..command import ROOT, interlock
 from ..runtime.support import lowered, schedule
@@ -27,7 +27,7 @@ def vlm():
 
 def test_a_plan_reads_back(vlm):
     again = plans.loads(vlm.text)
-    assert plans.same(vlm.plan.program, again.program) == "" and (
+    assert plans.describe_difference(vlm.plan.program, again.program) == "" and (
         again.name,
         again.target,
         again.rewrites,
@@ -44,7 +44,7 @@ def test_lines_name_operations(vlm):
 def test_a_rank_without_operations_keeps_the_lines_right():
     text = "schedule s { ranks 3 microbatches 1 order transfers inserted reductions written { rank 0: 0F0 0B0 0REDUCE rank 1: rank 2: 1F0 1B0 1REDUCE } }"
     found = lowered(text, "json")
-    assert [len(x) for x in found.plan.lines] == [6, 0, 6] and plans.same(
+    assert [len(x) for x in found.plan.lines] == [6, 0, 6] and plans.describe_difference(
         plans.loads(found.text).program, found.plan.program
     ) == ""
     lines = found.text.splitlines()
@@ -137,12 +137,12 @@ def test_unknown_and_vacuous_are_no_verdicts_to_run_by(verdict, models):
         *(Answer(m, Verdict.VALID) for m in models[1:]),
         Answer(models[0], verdict, reason="the search gave up"),
     )
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LoweringRefused) as refused:
         lower(Source(Checked("s.sched", "s", answers)), backends.find("json"))
     assert (refused.value.code, refused.value.exit) == ("IL843", 3) and "the search gave up" in str(
         refused.value
     )
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LoweringRefused) as refused:
         lower(Source(Checked("s.sched", "s", ())), backends.find("json"))
     assert refused.value.exit == 3
 
@@ -192,8 +192,8 @@ def test_others_register_back_ends(tmp_path):
 def test_a_rewrite_that_would_break_the_plan_is_left_out(monkeypatch):
     """One for speed is, with a note; one the target needs is an error."""
     from interlock.lower import rewrites
-    from interlock.lower.lists import rows_of, with_rows
     from interlock.lower.neutral import Json
+    from interlock.lower.rank_rows import rows_of, with_rows
 
     back_to_front = rewrites.Rewrite(
         "back_to_front",
@@ -215,7 +215,7 @@ def test_a_rewrite_that_would_break_the_plan_is_left_out(monkeypatch):
                 and "IL301" in found.notes[0]
             )
         else:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(LoweringRefused) as refused:
                 lowered(schedule("1f1b", 2, 3), "json")
             assert refused.value.code == code
 

@@ -10,10 +10,10 @@ import pytest
 
 from interlock.check.program import check_program
 from interlock.check.verdict import Checked
+from interlock.interchange import plan as plans
 from interlock.interchange.torch_csv import CsvOptions
 from interlock.lower import backends
-from interlock.lower import plan as plans
-from interlock.lower.lowering import Refused, Source, lower
+from interlock.lower.lowering import LoweringRefused, Source, lower
 
 from .. import hyperparallel as golden
 from ..agreement.generate import freeze, schedule
@@ -43,7 +43,7 @@ def test_pytorchs_corpus_comes_back_cell_by_cell(request, corpus, corpus_index):
         ):
             continue
         if corpus_index[file]["cls"] == "1F1B":
-            with pytest.raises(Refused, match="IL302, IL306"):
+            with pytest.raises(LoweringRefused, match="IL302, IL306"):
                 lowered(text, "torch-csv", name.split("/")[-1], CsvOptions())
             counts["malformed"] += 1
             continue
@@ -51,7 +51,10 @@ def test_pytorchs_corpus_comes_back_cell_by_cell(request, corpus, corpus_index):
         assert cells(found.text) == cells(text), name
         for to in ("torch", "json"):
             plan = lowered(text, to, name.split("/")[-1], CsvOptions())
-            assert plans.same(plans.loads(plan.text).program, plan.plan.program) == "", (name, to)
+            assert plans.describe_difference(plans.loads(plan.text).program, plan.plan.program) == "", (
+                name,
+                to,
+            )
         counts[form] += 1
     assert (
         sum(counts.values()) == 436
@@ -68,11 +71,13 @@ def test_every_golden_order_becomes_a_plan(request):
         for to in ("json", "torch"):
             try:
                 found = lower(given, backends.find(to))
-            except Refused as refused:
+            except LoweringRefused as refused:
                 assert (to, refused.code) == ("torch", "IL844"), (golden.shown(case), to, str(refused))
                 counts["refused", case.get("mode"), str(refused)] += 1
                 continue
-            assert plans.same(plans.loads(found.text).program, found.plan.program) == "", golden.shown(case)
+            assert plans.describe_difference(plans.loads(found.text).program, found.plan.program) == "", (
+                golden.shown(case)
+            )
             counts[to] += 1
     print(dict(counts))
     assert (
@@ -143,11 +148,11 @@ def test_a_changed_text_is_not_taken(request):
         for name in backends.BUILT_IN:
             try:
                 lower(given, backends.find(name))
-            except Refused as refused:
+            except LoweringRefused as refused:
                 assert refused.code in ("IL842", "IL843", "IL844"), (seed, name, str(refused))
                 continue
             changed = Changed(backends.find(name), rng)
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(LoweringRefused) as refused:
                 lower(given, changed)
             assert (refused.value.code, refused.value.exit) == ("IL841", 101), (
                 seed,

@@ -6,8 +6,8 @@ import pytest
 
 from interlock.check.program import check_program, written
 from interlock.check.verdict import Verdict
+from interlock.interchange.plan import describe_difference
 from interlock.lower import rewrites
-from interlock.lower.plan import same
 from interlock.lower.rewrites import (
     EARLY_TRANSFERS,
     GROUPED,
@@ -68,17 +68,17 @@ def test_a_rewrite_passes_its_check_and_leaves_a_valid_program_valid(count):
         for rewrite in (PLACEHOLDERS, WHOLE_BACKWARD):
             after = rewrite.apply(program, None)
             assert rewrite.check(program, after) == "" and valid(after), (seed, rewrite.name)
-            seen |= {rewrite.name} if same(program, after) else set()
+            seen |= {rewrite.name} if describe_difference(program, after) else set()
             program = after
         before = placed(program)
         for rewrite in (REDUCTIONS, EARLY_TRANSFERS, GROUPED):
             after = rewrite.apply(before, None)
             assert rewrite.check(before, after) == "" and valid(after), (seed, rewrite.name)
-            seen |= {rewrite.name} if same(before, after) else set()
+            seen |= {rewrite.name} if describe_difference(before, after) else set()
         for rewrite in (TRAINERS, HELD_SENDS):
             after = rewrite.apply(before, None)
             assert rewrite.check(before, after) == "", (seed, rewrite.name)
-            seen |= {rewrite.name} if same(before, after) else set()
+            seen |= {rewrite.name} if describe_difference(before, after) else set()
     assert seen >= {"placeholders", "early_transfers", "grouped", "trainer", "held_sends"}
 
 
@@ -104,7 +104,7 @@ def test_a_check_sees_what_else_changed(count):
             undone = (
                 rewrite is WHOLE_BACKWARD and what == "kind"
             )  # may be a B that is an I again: less than may change
-            if same(after, other) and not only_launches(after, other) and not undone:
+            if describe_difference(after, other) and not only_launches(after, other) and not undone:
                 assert rewrite.check(before, other) != "", (seed, rewrite.name, what)
                 caught += 1
     assert caught > count
@@ -126,7 +126,7 @@ def test_a_check_of_early_transfers_sees_what_moved_the_other_way(count):
         if before is None:
             continue
         after = EARLY_TRANSFERS.apply(before, None)
-        if same(before, after):
+        if describe_difference(before, after):
             assert EARLY_TRANSFERS.check(after, before) != ""  # the way back is no such rewrite
             caught += 1
     assert caught > count // 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.interchange.torch_csv import CsvOptions
-from interlock.lower.lowering import Refused
+from interlock.lower.lowering import LoweringRefused
 from interlock.program.ir import Kind
 
 from ..runtime.support import finish, lowered, start
@@ -137,7 +137,7 @@ def test_a_csv_is_lowered_to_the_other_form_and_back():
     ],
 )
 def test_what_pytorch_cannot_run_is_refused(text, why):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LoweringRefused) as refused:
         lowered(text, "torch-csv")
     assert refused.value.code == "IL844" and why in str(refused.value) and refused.value.exit == 1
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from world import join
 
-from interlock.lower.plan import loads
+from interlock.interchange.plan import loads
 from interlock.runtime import Runner
 
 LIMIT = 3.0

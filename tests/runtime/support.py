@@ -41,7 +41,7 @@ def lowered(text: str, to: str = "torch", name: str = "s.sched", csv=None, **opt
     result, sources = sources_of(name, text.encode(), Options(csv=csv))
     assert not result.errors, result.errors
     [source] = sources
-    return lower(source, backends.find(to), backends.Options(**options))
+    return lower(source, backends.find(to), backends.LoweringOptions(**options))
 
 
 def environment() -> dict[str, str]:

@@ -10,12 +10,12 @@ import pytest
 
 from interlock.check.program import check_program, written
 from interlock.check.verdict import Verdict
-from interlock.lower.actions import actions
-from interlock.lower.plan import head
+from interlock.interchange.plan import program_head
+from interlock.interchange.plan_actions import list_actions
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.runtime.calibrate import Calibration, calibrate, lowered
-from interlock.runtime.emulation import Asked
+from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import Link, Machine, durations
 from interlock.timing.simulate import simulate
@@ -31,8 +31,8 @@ QUIET = 0.3  # seconds without any movement after which the watchdog calls it a 
 def as_job(program: Program, model: str) -> dict:
     n = len(program.order)
     return {
-        "plain": head(program),
-        "ranks": actions(program),
+        "plain": program_head(program),
+        "ranks": list_actions(program),
         "model": model,
         "seconds": [0.0005] * n,
         "sizes": [16] * n,
@@ -148,7 +148,10 @@ def test_the_command(tmp_path):
 
 def test_a_calibration_is_what_the_prediction_adds():
     program, times = lowered(TIMED)
-    found, asked = durations(program, times, Machine(Link(2_000_000, 10**9))), Asked(scale=2, payload=0.5)
+    found, asked = (
+        durations(program, times, Machine(Link(2_000_000, 10**9))),
+        EmulationSettings(scale=2, payload=0.5),
+    )
     here = Calibration(300_000, 500_000, 10**8).durations(found, times, asked)
     added = {program.show(i): int(here.row[i] - found.row[i]) for i in range(len(program.order))}
     assert {added[name] for name in ("0F0", "1B3")} == {150_000}  # 0.3 ms of real time

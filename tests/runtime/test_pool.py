@@ -8,10 +8,10 @@ import signal
 import pytest
 
 from interlock.check.program import written
-from interlock.lower.actions import actions
-from interlock.lower.plan import head
+from interlock.interchange.plan import program_head
+from interlock.interchange.plan_actions import list_actions
 from interlock.program.ir import Kind
-from interlock.runtime.emulation import Asked, emulate
+from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.mail import Mail
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import by_kind
@@ -43,7 +43,7 @@ def test_jobs_one_after_the_other_and_a_process_that_ends():
     with Pool(3) as pool:
         for p in (large, small, large):
             times = by_kind(p, {Kind.F: 2_000_000, Kind.B: 4_000_000})
-            measured = emulate(p, times, Asked(limit=5), pool=pool)
+            measured = emulate(p, times, EmulationSettings(limit=5), pool=pool)
             assert measured.finished and measured.timeline.makespan >= (3 + p.ranks - 1) * 6_000_000
             first = [p.show(i) for i in range(len(p.order)) if measured.timeline.start[i] >= 0]
             assert len(first) == sum(measured.timeline.end >= 0)
@@ -58,8 +58,8 @@ def test_jobs_one_after_the_other_and_a_process_that_ends():
 def test_a_job_that_takes_too_long():
     p = written(program("1f1b", 2, 2))
     job = {
-        "plain": head(p),
-        "ranks": actions(p),
+        "plain": program_head(p),
+        "ranks": list_actions(p),
         "model": "pair",
         "seconds": [5.0] * len(p.order),
         "sizes": [0] * len(p.order),

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import vlm
 from world import join
 
-from interlock.lower.plan import loads
+from interlock.interchange.plan import loads
 from interlock.runtime import Runner
 
 

@@ -161,17 +161,17 @@ def _import(args) -> int:
     try:
         if args.path is None:
             flags = args.megatron_flags is not None
-            text = importing.layout(
+            text = importing.import_layout(
                 sources,
                 args.megatron_flags if flags else args.megatron,
-                importing.Asked(args.ranks, args.layers, args.mtp),
+                importing.LayoutSizes(args.ranks, args.layers, args.mtp),
                 args.name or "megatron",
                 args.microbatches,
                 flags,
             )
         else:
             shown = "stdin" if args.path == "-" else args.path
-            text = importing.file(
+            text = importing.import_file(
                 sources,
                 shown,
                 _read(args.path, MOST_BYTES),
@@ -215,7 +215,7 @@ def _lower(args) -> int:
             else f"{args.path} holds several files: name one"
         )
     name = args.stdin_filename if path == "-" else path
-    options = backends.Options(args.comm, args.transfers, args.grouped, args.form)
+    options = backends.LoweringOptions(args.comm, args.transfers, args.grouped, args.form)
     return command.run(
         name,
         _read(path, MOST_BYTES),
@@ -241,13 +241,13 @@ def _run(args) -> int:
     if args.path != "-" and not os.path.isfile(args.path):
         return _usage(f"there is no file {args.path}")
     name = args.stdin_filename if args.path == "-" else args.path
-    asked = emulation.Asked(
+    asked = emulation.EmulationSettings(
         args.schedule,
         args.ranks,
         args.scale,
         args.payload,
         args.timeout,
-        backends.Options(transfers=args.transfers),
+        backends.LoweringOptions(transfers=args.transfers),
         args.calibrate,
     )
     return emulation.run(

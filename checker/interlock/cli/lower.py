@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.check.verdict import Checked, Verdict
+from interlock.interchange.plan import certificate_text
 from interlock.lower import backends
-from interlock.lower.lowering import Lowered, Refused, Source, lower
-from interlock.lower.plan import certificate_text
+from interlock.lower.lowering import Lowered, LoweringRefused, Source, lower
 from interlock.lower.sources import sources_of
 from interlock.report import diagnostics, text
 from interlock.report.outcome import Unread
@@ -22,7 +22,7 @@ def run(
     data: bytes,
     check_options,
     to: str,
-    options: backends.Options,
+    options: backends.LoweringOptions,
     schedule: str | None,
     output: Path | None,
     certificates: Path | None,
@@ -65,7 +65,7 @@ def prepare(
     data: bytes,
     check_options,
     backend,
-    options: backends.Options,
+    options: backends.LoweringOptions,
     schedule: str | None,
     complain: Callable[[str], None],
     terminal: dict,
@@ -85,7 +85,7 @@ def prepare(
     [source] = wanted
     try:
         return source, lower(source, backend, options)
-    except Refused as refused:
+    except LoweringRefused as refused:
         found = _what_was_found(source.checked, refused)
         if found is not None:
             complain(text.render((found,), lookup, **terminal) + "\n")
@@ -105,7 +105,7 @@ def prepare(
         return refused.exit
 
 
-def _what_was_found(checked: Checked, refused: Refused) -> Checked | None:
+def _what_was_found(checked: Checked, refused: LoweringRefused) -> Checked | None:
     """What to show beside the refusal: the check's findings, or those in the plan."""
     if refused.answers:
         return Checked(checked.path, f"{checked.name}, lowered", refused.answers)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from interlock.interchange.steps import (
+from interlock.interchange.json_reader import Value, read_json, shorten
+from interlock.interchange.step_lists import (
     Imported,
     StepOptions,
     assemble,
@@ -15,7 +16,6 @@ from interlock.interchange.steps import (
     lists_any,
     ranks_of,
 )
-from interlock.interchange.values import Value, read_json, shorten
 from interlock.program.ir import TRANSFER, Kind, OrderBuilder
 from interlock.text.diagnostics import Diagnostic, InputError, Label, error
 from interlock.text.source import Source, Span
@@ -49,7 +49,7 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
     """The program of `[["LoadMicroBatch(buffer_id=0)", ..], ..]`, a list for each rank. Raises InputError (IL104, IL106, IL112, IL113)."""
     value = read_json(source)
     lists = ranks_of(
-        value.wants(
+        value.expect(
             list,
             "a list of instructions for each rank",
             "write out `list(TrainSchedule(..).steps())` for each stage",
@@ -57,7 +57,7 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
         value,
     )
     steps = [
-        [_step(item) for item in flat(rank.wants(list, "a list of instructions", _FORM), "an instruction")]
+        [_step(item) for item in flat(rank.expect(list, "a list of instructions", _FORM), "an instruction")]
         for rank in lists
     ]
     _one_form(steps)

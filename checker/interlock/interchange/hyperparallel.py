@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from interlock.interchange.steps import Imported, StepOptions, assemble, build, index, lists_any, ranks_of
-from interlock.interchange.values import Value, describe, read_json, shorten
+from interlock.interchange.json_reader import Value, describe, read_json, shorten
+from interlock.interchange.step_lists import (
+    Imported,
+    StepOptions,
+    assemble,
+    build,
+    index,
+    lists_any,
+    ranks_of,
+)
 from interlock.program.ir import TRANSFER, Communicator, Kind, OrderBuilder, Stage
 from interlock.text.diagnostics import Diagnostic, InputError, Label, error
 from interlock.text.source import Source, Span
@@ -126,7 +134,7 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
 
 
 def _ranks(value: Value) -> list[Value]:
-    lists = value.wants(
+    lists = value.expect(
         dict,
         'an object of ranks, `{"0": ["FWD 0 0", ..], ..}`',
         "write out `exec_order`: for each rank its list of steps",
@@ -155,7 +163,7 @@ def _ranks(value: Value) -> list[Value]:
 def _steps(rank: Value) -> Iterator[_Step]:
     """The steps of a rank, composites taken apart, without bubbles and what moves no tensor of the pipeline."""
     launch = 0
-    for item in rank.wants(list, "a list of steps", _FORM):
+    for item in rank.expect(list, "a list of steps", _FORM):
         if isinstance(item.data, list):
             parts = _composite(item)
             # a composite of one step is that step
@@ -166,7 +174,7 @@ def _steps(rank: Value) -> Iterator[_Step]:
 
 
 def _one(item: Value) -> Iterable[_Step]:
-    text = item.wants(str, "a step", _FORM)
+    text = item.expect(str, "a step", _FORM)
     found = _STEP.fullmatch(text)
     if not found or found[1] not in _KNOWN:
         raise _no_step(item, text, found[1] if found else text.split(" ")[0])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from interlock.interchange.megatron import Asked
+from interlock.interchange.megatron import LayoutSizes
 from interlock.text.source import Source, Sources
 
 FORMATS = ("csv", "hyperparallel", "deepspeed", "octopipe")
 
 
-def layout(
-    sources: Sources, text: str, asked: Asked, name: str, microbatches: int | None, flags: bool = False
+def import_layout(
+    sources: Sources, text: str, asked: LayoutSizes, name: str, microbatches: int | None, flags: bool = False
 ) -> str:
     """The schedule of a Megatron layout, or of the flags that place its layers. Raises InputError."""
     from interlock.interchange.megatron import read_layout, to_sched
@@ -22,7 +22,7 @@ def layout(
     return to_sched((read_flags if flags else read_layout)(source, asked), name, microbatches)
 
 
-def file(
+def import_file(
     sources: Sources,
     path: str,
     data: bytes,
@@ -41,8 +41,8 @@ def file(
         from interlock.interchange import torch_csv
 
         return to_sched(torch_csv.read(sources.add(path, torch_csv.decode(data)), csv), name)
-    from interlock.interchange.steps import StepOptions
-    from interlock.interchange.values import decode
+    from interlock.interchange.json_reader import decode
+    from interlock.interchange.step_lists import StepOptions
 
     source, options = sources.add(path, decode(data)), StepOptions(csv.placement, csv.microbatches)
     match form:
@@ -62,7 +62,7 @@ def file(
 
 
 def _beside(sources: Sources, path: str, read: Callable[[str], bytes | None]) -> list[Source | None]:
-    from interlock.interchange.values import decode
+    from interlock.interchange.json_reader import decode
 
     out: list[Source | None] = []
     for other in ("partition.txt", "placement.txt"):

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True)
-class Asked:
+class LayoutSizes:
     """What a layout or flags must come to; None: not said."""
 
     ranks: int | None = None
@@ -55,7 +55,9 @@ class Layout:
 # -- layout strings ------------------------------------------------------------------------------------------------------
 
 
-def read_layout(source: Source, asked: Asked = Asked(), start: int = 0, end: int | None = None) -> Layout:
+def read_layout(
+    source: Source, asked: LayoutSizes = LayoutSizes(), start: int = 0, end: int | None = None
+) -> Layout:
     """A layout string, or `[start, end)` of the source, in full. Raises InputError (IL104, IL106, IL111, IL214).
 
     `notes` are warnings of what Megatron accepts and no schedule should have: empty stages.
@@ -299,7 +301,7 @@ def _check_items(stages: list[str], spans: list[Span]) -> None:
         )
 
 
-def _check_asked(layout: Layout, asked: Asked, whole: Span) -> None:
+def _check_asked(layout: Layout, asked: LayoutSizes, whole: Span) -> None:
     ranks, n = layout.ranks, len(layout.stages)
     if not 1 <= ranks <= MAX_RANKS:
         raise error("IL104", f"{ranks} ranks are asked", help=f"ask for 1 to {MAX_RANKS:,}")

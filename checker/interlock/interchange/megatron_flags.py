@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from interlock.interchange.megatron import MAX_ITEMS, MAX_RANKS, MAX_TEXT, Asked, Layout, read_layout
+from interlock.interchange.megatron import MAX_ITEMS, MAX_RANKS, MAX_TEXT, Layout, LayoutSizes, read_layout
 from interlock.text.diagnostics import Diagnostic, InputError, Label, error
 from interlock.text.source import Source, Span
 
@@ -32,7 +32,7 @@ class _Flag:
     at: tuple[int, int] = (0, 0)  # of a layout: where it stands
 
 
-def read_flags(source: Source, asked: Asked = Asked()) -> Layout:
+def read_flags(source: Source, asked: LayoutSizes = LayoutSizes()) -> Layout:
     """The layout that Megatron's flags come to. Raises InputError (IL104, IL106, IL111, IL214, IL215)."""
     flags = _flags(source)
     value = lambda name: flags[name].value if name in flags else None
@@ -153,7 +153,7 @@ def _flags(source: Source) -> dict[str, _Flag]:
     return out
 
 
-def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: Asked) -> Layout:
+def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: LayoutSizes) -> Layout:
     for name in ("per_stage", "chunks", "first", "last", "embedding", "loss"):
         if name in flags:
             raise InputError(
@@ -170,7 +170,7 @@ def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: Asked) -> L
     mtp = value("mtp") if asked.mtp is None else asked.mtp
     return read_layout(
         source,
-        Asked(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None),
+        LayoutSizes(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None),
         start,
         end,
     )

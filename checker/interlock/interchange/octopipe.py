@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from interlock.interchange.steps import Imported, StepOptions, assemble, build, index
+from interlock.interchange.json_reader import MAX_VALUES, Reader, Value, describe, read_json, shorten
+from interlock.interchange.step_lists import Imported, StepOptions, assemble, build, index
 from interlock.interchange.torch_csv import MAX_RANKS
-from interlock.interchange.values import MAX_VALUES, Reader, Value, describe, read_json, shorten
 from interlock.program.ir import Kind, OrderBuilder
 from interlock.text.diagnostics import Diagnostic, InputError, Label, error
 from interlock.text.source import Source, Span
@@ -46,7 +46,7 @@ def read(
     text = source.text
     if text.lstrip().startswith("{"):
         value = read_json(source)
-        sections = value.wants(dict, "an object", "write `schedule`, `partition`, `placement`, `scheduling`")
+        sections = value.expect(dict, "an object", "write `schedule`, `partition`, `placement`, `scheduling`")
         work, layers, stages = _of_sections(sections, value.span)
     elif re.match(rf"(?:[ \t]*(?:#[^\n]*)?\r?\n)*(?:{'|'.join(_KEYS)})[ \t]*:", text):
         work, layers, stages = _of_sections(_sections(source), Span(source.base, 1))
@@ -232,8 +232,8 @@ def _number(source: Source, found: re.Match, at: int = 0) -> Value:
 
 def _sizes(partition: Value) -> list[int]:
     sizes = [
-        v.wants(int, "a number of layers", "write whole numbers")
-        for v in partition.wants(list, "a list of layer counts", "write `[2, 2, 3]`")
+        v.expect(int, "a number of layers", "write whole numbers")
+        for v in partition.expect(list, "a list of layer counts", "write `[2, 2, 3]`")
     ]
     if wrong := next((v for v in partition.data if not 1 <= v.data <= 100_000), None):
         raise error(
@@ -249,10 +249,10 @@ def _places(placement: Value) -> list[int]:
     """The device of every stage. Raises IL112, IL204 (a stage twice, or a gap)."""
     at: dict[int, tuple[int, Span]] = {}
     for device, stages in enumerate(
-        placement.wants(list, "a list of stages for each device", "write `[[0, 2], [1, 3]]`")
+        placement.expect(list, "a list of stages for each device", "write `[[0, 2], [1, 3]]`")
     ):
-        for v in stages.wants(list, "a list of stages", "write `[[0, 2], [1, 3]]`"):
-            stage = v.wants(int, "a stage", "write whole numbers from 0")
+        for v in stages.expect(list, "a list of stages", "write `[[0, 2], [1, 3]]`"):
+            stage = v.expect(int, "a stage", "write whole numbers from 0")
             if not 0 <= stage < 100_000:
                 raise error(
                     "IL104",
@@ -312,17 +312,17 @@ def _of_sections(sections: dict[str, Value], whole: Span) -> tuple[list[_Work], 
             sections["schedule"].span,
             help="only `schedule: octopipe` lists its work",
         )
-    entries = sections["scheduling"].wants(list, "a list of work", _TUPLE)
+    entries = sections["scheduling"].expect(list, "a list of work", _TUPLE)
     return [_entry(e) for e in entries], sections.get("partition"), sections.get("placement")
 
 
 def _entry(entry: Value) -> _Work:
-    parts = entry.wants(list, "an entry of six parts", _TUPLE)
+    parts = entry.expect(list, "an entry of six parts", _TUPLE)
     if len(parts) != 6:
         raise error("IL112", f"an entry of {len(parts)} parts", entry.span, help=_TUPLE)
-    kind = parts[0].wants(str, "a type", _TUPLE)
+    kind = parts[0].expect(str, "a type", _TUPLE)
     for p in parts[1:4]:
-        p.wants(int, "an index", _TUPLE)
+        p.expect(int, "an index", _TUPLE)
         if p.data < 0:
             raise error("IL112", f"the index {p.data} is negative", p.span, help="number from 0")
     for p in parts[4:]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interlock.interchange.values import Value, describe, read_json
+from interlock.interchange.json_reader import Value, describe, read_json
+from interlock.interchange.plan import program_head, read_program
 from interlock.kernel.wellformed import Malformed
 from interlock.kernel.wellformed import read as well_formed
-from interlock.lower.plan import head, read_back
 from interlock.program.facts import IS_COMPUTE, Facts
 from interlock.program.ir import WITH_MICROBATCH, WITH_STAGE, Kind, Program
 from interlock.rules.waits import MODELS
@@ -45,7 +45,7 @@ def dumps(name: str, timeline: Timeline) -> str:
         "name": name,
         "model": timeline.model,
         "makespan": timeline.makespan,
-        "program": head(p),
+        "program": program_head(p),
     }
     return (
         "{\n"
@@ -67,8 +67,8 @@ class Measured:
 def read(source: Source) -> Measured:
     """Raises InputError (IL104, IL112, IL113), with the place."""
     value = read_json(source, booleans=True)
-    entries = value.wants(dict, "a timeline", _AGAIN)
-    get = lambda key, kind, what: _entry(value, key).wants(kind, what, _AGAIN)
+    entries = value.expect(dict, "a timeline", _AGAIN)
+    get = lambda key, kind, what: _entry(value, key).expect(kind, what, _AGAIN)
     if get("format", str, "a format") != FORMAT:
         raise error(
             "IL112",
@@ -94,7 +94,7 @@ def read(source: Source) -> Measured:
         )
     lists = get("ranks", list, "a list for each rank")
     rows = [
-        [_operation(entry, plain) for entry in rank.wants(list, "the operations of a rank", _FORM)]
+        [_operation(entry, plain) for entry in rank.expect(list, "the operations of a rank", _FORM)]
         for rank in lists
     ]
     program = _program(plain, rows, entries["program"].span, entries["ranks"].span)
@@ -125,17 +125,17 @@ def _plain(value: Value):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    action: dict  # as read_back takes it
+    action: dict  # as read_program takes it
     start: int
     end: int
     span: Span
 
 
 def _operation(entry: Value, plain: dict) -> _Row:
-    parts = entry.wants(list, "an operation", _FORM)
+    parts = entry.expect(list, "an operation", _FORM)
     if not 3 <= len(parts) <= 4:
         raise error("IL112", f"expected an operation, not {describe(entry)}", entry.span, help=_FORM)
-    name = parts[0].wants(str, "an operation's name", _FORM)
+    name = parts[0].expect(str, "an operation's name", _FORM)
     action = _action(name, plain)
     if action is None:
         raise error(
@@ -145,10 +145,10 @@ def _operation(entry: Value, plain: dict) -> _Row:
             help="operations are named as in a schedule: 0F0, 0SEND_F0, 1REDUCE, STEP",
         )
     if len(parts) == 4:
-        action["launch"] = parts[3].wants(int, "the number of a launch", _FORM)
+        action["launch"] = parts[3].expect(int, "the number of a launch", _FORM)
     if all(p.data is None for p in parts[1:3]):
         return _Row(action, -1, -1, entry.span)
-    start, end = (p.wants(int, "nanoseconds", _FORM) for p in parts[1:3])
+    start, end = (p.expect(int, "nanoseconds", _FORM) for p in parts[1:3])
     if not 0 <= start <= end <= LATEST:
         which, what = (
             (parts[2], f"{name} ends at {end}, before it starts at {start}")
@@ -253,7 +253,7 @@ def _program(plain: dict, rows: list[list[_Row]], where: Span, lists: Span) -> P
         raise error("IL112", f"this is no program: {wrong}", where, help=_AGAIN) from None
     try:
         well_formed({**plain, "kinds": kinds, "order": {"start": start} | columns})
-        return read_back(plain, actions)
+        return read_program(plain, actions)
     except Malformed as wrong:
         raise error("IL113", f"the operations are none of the program: {wrong}", lists, help=_AGAIN) from None
     except (KeyError, TypeError, ValueError, OverflowError) as wrong:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
-from interlock.lower.plan import Plan
+from interlock.interchange.plan import Plan
 from interlock.lower.rewrites import Rewrite
 from interlock.program.ir import Program
 
@@ -20,7 +20,7 @@ class NotExpressible(ValueError):
 
 
 @dataclass(frozen=True)
-class Options:
+class LoweringOptions:
     """models: asked beside the transport's. transfers: `early`, `inserted`. grouped: every transfer in a grouped launch. form: of a CSV, `compute-only`, `compute-comms`, `auto`."""
 
     models: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Backend(Protocol):
     targets: tuple[str, ...]
     inserts: bool
 
-    def rewrites(self, program: Program, options: Options) -> Sequence[tuple[Rewrite, bool]]:
+    def rewrites(self, program: Program, options: LoweringOptions) -> Sequence[tuple[Rewrite, bool]]:
         """The rewrites in order, and whether the target needs each (else it is left out where the plan would be invalid with it)."""
 
     def write(self, plan: Plan, program: Program) -> str:
@@ -46,7 +46,7 @@ class Backend(Protocol):
     def read(self, text: str, program: Program) -> Program:
         """What the text says; `program` for what the form leaves out (layers, sizes)."""
 
-    def said(self, plan: Plan, program: Program) -> Program:
+    def expected_readback(self, plan: Plan, program: Program) -> Program:
         """The program that `read` must give."""
 
 

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 
 from interlock.interchange import hyperparallel
-from interlock.lower.backends import NotExpressible, Options
-from interlock.lower.lists import Row, rows_of, unlaunched, with_rows
-from interlock.lower.plan import Plan, head
+from interlock.interchange.plan import Plan, program_head
+from interlock.lower.backends import LoweringOptions, NotExpressible
+from interlock.lower.rank_rows import Row, rows_of, unlaunched, with_rows
 from interlock.lower.rewrites import HELD_SENDS, TRAINERS, Rewrite
 from interlock.program.ir import COMPUTE, Communicator, Kind, Program
 from interlock.text.source import Sources
@@ -125,7 +125,7 @@ def _check_mpipe(before: Program, after: Program) -> str:
                 and not (b[i - 1].stage == 1 and b[i - 1].mb == row.mb and b[i - 1].kind in (Kind.B, Kind.I))
             ):
                 return f"the encoder's backward of microbatch {row.mb} does not follow the one it takes its gradient from"
-    return "" if head(before) == head(after) else "the program's head changed"
+    return "" if program_head(before) == program_head(after) else "the program's head changed"
 
 
 MPIPE_FORM = Rewrite("mpipe_form", mpipe_form, _check_mpipe)
@@ -157,8 +157,8 @@ def _check_broadcast(before: Program, after: Program) -> str:
         for rank in new
     )
     kept = [rank[1:] for rank in new] == [unlaunched(r) for r in rows_of(before)]
-    heads = {k: v for k, v in head(before).items() if k not in ("names", "communicators")} == {
-        k: v for k, v in head(after).items() if k not in ("names", "communicators")
+    heads = {k: v for k, v in program_head(before).items() if k not in ("names", "communicators")} == {
+        k: v for k, v in program_head(after).items() if k not in ("names", "communicators")
     }
     return (
         ""
@@ -183,7 +183,7 @@ class HyperParallel:
     targets = ("hyperparallel",)
     inserts = False
 
-    def rewrites(self, program: Program, options: Options):
+    def rewrites(self, program: Program, options: LoweringOptions):
         yield WRITTEN, True
         yield TRAINERS, True
         yield HELD_SENDS, True
@@ -211,7 +211,7 @@ class HyperParallel:
         named = [[replace_name(row, found, program) for row in rank] for rank in rows_of(found)]
         return with_rows(program, [_said(rank, encoder(program)) for rank in named])
 
-    def said(self, plan: Plan, program: Program) -> Program:
+    def expected_readback(self, plan: Plan, program: Program) -> Program:
         return with_rows(program, [_said(rank, encoder(program)) for rank in rows_of(program)])
 
 

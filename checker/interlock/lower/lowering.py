@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from interlock.check.program import Limits, check_program, written
 from interlock.check.targets import check_targets
 from interlock.check.verdict import Answer, Checked, Verdict
-from interlock.lower.backends import Backend, NotExpressible, Options
-from interlock.lower.plan import Plan, certificate_text, digest, same
+from interlock.interchange.plan import Plan, certificate_text, describe_difference, digest
+from interlock.lower.backends import Backend, LoweringOptions, NotExpressible
 from interlock.program.ir import Program
 from interlock.text.diagnostics import InputError
 
@@ -28,7 +28,7 @@ class Source:
     schedule: object = None
 
 
-class Refused(Exception):
+class LoweringRefused(Exception):
     """The schedule is not lowered: nothing was written. `exit` is the command's; `answers` say what was found in the plan, if it was checked."""
 
     def __init__(
@@ -48,8 +48,8 @@ class Lowered:
     notes: tuple[str, ...] = ()
 
 
-def lower(source: Source, backend: Backend, options: Options = Options()) -> Lowered:
-    """Raises Refused."""
+def lower(source: Source, backend: Backend, options: LoweringOptions = LoweringOptions()) -> Lowered:
+    """Raises LoweringRefused."""
     program = verified(source)
     try:
         final, names, notes, answers = _rewritten(program, source, backend, options)
@@ -74,11 +74,11 @@ def lower(source: Source, backend: Backend, options: Options = Options()) -> Low
     except NotExpressible as error:
         raise _inexpressible(backend, error) from None
     try:
-        difference = same(backend.said(plan, final), backend.read(text, final))
+        difference = describe_difference(backend.expected_readback(plan, final), backend.read(text, final))
     except (ValueError, InputError) as error:
         difference = str(error)
     if difference:
-        raise Refused(
+        raise LoweringRefused(
             "IL841",
             f"what was written for {backend.name} does not read back as the program: {difference}",
             "report this with the input",
@@ -88,14 +88,14 @@ def lower(source: Source, backend: Backend, options: Options = Options()) -> Low
 
 
 def verified(source: Source) -> Program:
-    """R-LOW-3: the program as it was judged, valid under every model that was asked. Raises Refused (IL843)."""
+    """R-LOW-3: the program as it was judged, valid under every model that was asked. Raises LoweringRefused (IL843)."""
     checked = source.checked
     models = [a for a in checked.answers if not a.target]
     found = {a.verdict for a in models} or {Verdict.UNKNOWN}
     if Verdict.INVALID in found:
         codes = sorted({f.code for a in models for f in a.errors})
         expected = " (as it is expected to be)" if checked.as_expected else ""
-        raise Refused(
+        raise LoweringRefused(
             "IL843",
             f"{checked.name} is invalid{expected}: {', '.join(codes)}",
             "only a valid schedule is lowered: repair it, then lower it",
@@ -106,16 +106,16 @@ def verified(source: Source) -> Program:
             if models
             else "nothing was asked"
         )
-        raise Refused(
+        raise LoweringRefused(
             "IL843", f"{checked.name} was not shown valid: {why}", "only a valid schedule is lowered", exit=3
         )
     if any(not e.met for e in checked.expectations):
-        raise Refused(
+        raise LoweringRefused(
             "IL843", f"{checked.name} is not as it is expected to be", "correct its `expect`, or the schedule"
         )
     program = models[0].program
     if program.fragment:
-        raise Refused(
+        raise LoweringRefused(
             "IL843",
             f"{checked.name} is a fragment, which no runtime could run",
             "write the whole order",
@@ -124,7 +124,7 @@ def verified(source: Source) -> Program:
     return program
 
 
-def _rewritten(program: Program, source: Source, backend: Backend, options: Options):
+def _rewritten(program: Program, source: Source, backend: Backend, options: LoweringOptions):
     """The program after the target's rewrites, each checked on its own, with their names, what was left out, and the answers of the last check.
 
     A rewrite that is a matter of speed, and not of need, is left out where the plan would not be valid with it.
@@ -136,7 +136,7 @@ def _rewritten(program: Program, source: Source, backend: Backend, options: Opti
         after = rewrite.apply(before, trained)
         what = rewrite.check(before, after)
         if what:
-            raise Refused(
+            raise LoweringRefused(
                 "IL841",
                 f"the rewrite {rewrite.name} changed more than it may: {what}",
                 "report this with the input",
@@ -153,7 +153,7 @@ def _rewritten(program: Program, source: Source, backend: Backend, options: Opti
             answers = found
         else:
             answers = None
-        changed = same(before, after) != ""
+        changed = describe_difference(before, after) != ""
         program, names = after, names + [rewrite.name] * changed
     if program.inserted and not backend.inserts:
         program, answers = _transfers_written(program, source), None
@@ -167,28 +167,30 @@ def _transfers_written(program: Program, source: Source) -> Program:
     trained = source.trained if as_judged and source.trained is not None and source.trained.inserted else None
     found = written(program, trained, source.comm_of)
     if found is None:
-        raise Refused(
+        raise LoweringRefused(
             "IL842", "the transfers of the program cannot be placed", "report this with the input", exit=101
         )
     return found
 
 
-def _checked(program: Program, source: Source, backend: Backend, options: Options) -> tuple[Answer, ...]:
+def _checked(
+    program: Program, source: Source, backend: Backend, options: LoweringOptions
+) -> tuple[Answer, ...]:
     """R-LOW-2 and R-LOW-4: under the transport's models, and by the target's own rules."""
     models = tuple(dict.fromkeys((*backend.models, *options.models)))
     answers = check_program(program, models, limits=source.limits)
     return answers + check_targets(program, backend.targets, answers)
 
 
-def _inexpressible(backend: Backend, error: NotExpressible) -> Refused:
-    return Refused(
+def _inexpressible(backend: Backend, error: NotExpressible) -> LoweringRefused:
+    return LoweringRefused(
         "IL844",
         f"{backend.name} cannot say this: {error}",
         "lower to `torch`, which interlock.runtime runs" if backend.targets else "write a whole schedule",
     )
 
 
-def _unfit(wrong: list[Answer], backend: Backend) -> Refused:
+def _unfit(wrong: list[Answer], backend: Backend) -> LoweringRefused:
     exit = 1 if any(a.verdict is Verdict.INVALID for a in wrong) else 3
     models = [a for a in wrong if not a.target]
     codes = (
@@ -196,14 +198,14 @@ def _unfit(wrong: list[Answer], backend: Backend) -> Refused:
         or wrong[0].reason
     )
     if models:
-        return Refused(
+        return LoweringRefused(
             "IL842",
             f"the plan is not valid under {' and '.join(a.model for a in models)}, as the transport of {backend.name} behaves: {codes}",
             "choose other rewrites, or repair the schedule for this model",
             exit,
             tuple(wrong),
         )
-    return Refused(
+    return LoweringRefused(
         "IL844",
         f"{backend.name} cannot run this schedule: {codes}",
         "lower to `torch`, which interlock.runtime runs, or change what the rules name",
@@ -212,4 +214,4 @@ def _unfit(wrong: list[Answer], backend: Backend) -> Refused:
     )
 
 
-__all__ = ["Lowered", "Refused", "Source", "lower", "verified"]
+__all__ = ["Lowered", "LoweringRefused", "Source", "lower", "verified"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from interlock.lower import plan as plans
-from interlock.lower.backends import Options
-from interlock.lower.plan import Plan
+from interlock.interchange import plan as plans
+from interlock.interchange.plan import Plan
+from interlock.lower.backends import LoweringOptions
 from interlock.lower.rewrites import REDUCTIONS
 from interlock.program.ir import Program
 
@@ -15,7 +15,7 @@ class Json:
     targets: tuple[str, ...] = ()
     inserts = False
 
-    def rewrites(self, program: Program, options: Options):
+    def rewrites(self, program: Program, options: LoweringOptions):
         yield REDUCTIONS, True
 
     def write(self, plan: Plan, program: Program) -> str:
@@ -24,7 +24,7 @@ class Json:
     def read(self, text: str, program: Program) -> Program:
         return plans.loads(text).program
 
-    def said(self, plan: Plan, program: Program) -> Program:
+    def expected_readback(self, plan: Plan, program: Program) -> Program:
         return plan.program
 
 

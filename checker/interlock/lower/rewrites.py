@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from interlock.lower.lists import Row, rows_of, unlaunched, with_rows
-from interlock.lower.plan import head
+from interlock.interchange.plan import program_head
+from interlock.lower.rank_rows import Row, rows_of, unlaunched, with_rows
 from interlock.program.facts import Facts
 from interlock.program.ir import COMPUTE, TRANSFER, Kind, Program
 from interlock.program.transfers import insert, tie_ranks
@@ -50,7 +50,7 @@ def _show(row: Row) -> str:
 
 
 def _heads(before: Program, after: Program, may: tuple[str, ...] = ()) -> str:
-    a, b = head(before), head(after)
+    a, b = program_head(before), program_head(after)
     wrong = [k for k in a if a[k] != b[k] and k not in may]
     return f"{wrong[0]} changed" if wrong else ""
 

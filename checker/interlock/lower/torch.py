@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from interlock.lower.backends import NotExpressible, Options
+from interlock.interchange.plan import Plan
+from interlock.lower.backends import LoweringOptions, NotExpressible
 from interlock.lower.executable import without_action
 from interlock.lower.neutral import Json
-from interlock.lower.plan import Plan
 from interlock.lower.rewrites import EARLY_TRANSFERS, GROUPED, REDUCTIONS
 from interlock.program.ir import Program
 
@@ -13,7 +13,7 @@ from interlock.program.ir import Program
 class Torch(Json):
     name = "torch"
 
-    def rewrites(self, program: Program, options: Options):
+    def rewrites(self, program: Program, options: LoweringOptions):
         yield REDUCTIONS, True
         if options.transfers == "early":
             yield EARLY_TRANSFERS, False

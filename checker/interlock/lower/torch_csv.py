@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from interlock.interchange import torch_csv
-from interlock.lower.backends import NotExpressible, Options
-from interlock.lower.lists import rows_of, with_rows
-from interlock.lower.plan import Plan
+from interlock.interchange.plan import Plan
+from interlock.lower.backends import LoweringOptions, NotExpressible
+from interlock.lower.rank_rows import rows_of, with_rows
 from interlock.lower.rewrites import (
     HELD_SENDS,
     PLACEHOLDERS,
@@ -28,7 +28,7 @@ class TorchCsv:
     targets = ("torch",)
     inserts = True
 
-    def rewrites(self, program: Program, options: Options):
+    def rewrites(self, program: Program, options: LoweringOptions):
         if options.form == "compute-only" and not program.inserted:
             raise NotExpressible(
                 "its transfers are written, and a compute-only file has none: ask for compute-comms"
@@ -73,7 +73,7 @@ class TorchCsv:
             reductions_inserted=found.reductions_inserted,
         )
 
-    def said(self, plan: Plan, program: Program) -> Program:
+    def expected_readback(self, plan: Plan, program: Program) -> Program:
         """Launches numbered as the reader numbers them."""
         return with_rows(program, rows_of(program)) if (program.order.launch >= 0).any() else program
 

@@ -15,7 +15,7 @@ from interlock.lower.lowering import lower
 from interlock.lower.sources import sources_of
 from interlock.program.facts import IS_COMPUTE, IS_TRANSFER
 from interlock.program.ir import Kind, Program
-from interlock.runtime.emulation import Asked, emulate
+from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import Durations, Link, Machine, durations
 from interlock.timing.simulate import simulate
@@ -32,19 +32,19 @@ class Calibration:
     latency: int
     bandwidth: int
 
-    def machine(self, asked: Asked, base: Machine = Machine()) -> Machine:
-        """In the time of a model that is run `asked.scale` times as long, with `asked.payload` of its bytes; the rest as in `base`."""
+    def machine(self, settings: EmulationSettings, base: Machine = Machine()) -> Machine:
+        """In the time of a model that is run `settings.scale` times as long, with `settings.payload` of its bytes; the rest as in `base`."""
         link = Link(
-            round(self.latency / asked.scale),
-            round(self.bandwidth / asked.payload * asked.scale) if asked.payload else None,
+            round(self.latency / settings.scale),
+            round(self.bandwidth / settings.payload * settings.scale) if settings.payload else None,
         )
         return replace(
-            base, links=link, pairs={}, overhead=base.overhead + round(self.overhead / asked.scale)
+            base, links=link, pairs={}, overhead=base.overhead + round(self.overhead / settings.scale)
         )
 
-    def durations(self, found: Durations, times: Sequence[Times], asked: Asked) -> Durations:
+    def durations(self, found: Durations, times: Sequence[Times], settings: EmulationSettings) -> Durations:
         """Of a plan's rows in such a run: a transfer takes what its link takes, or this machine's if that is more."""
-        here = durations(found.program, times, self.machine(asked, found.machine))
+        here = durations(found.program, times, self.machine(settings, found.machine))
         kind = found.program.order.kind
         row = np.where(
             IS_COMPUTE[kind] & (kind != Kind.LOSS),
@@ -97,6 +97,6 @@ def lowered(text: str) -> tuple[Program, tuple[Times, ...]]:
     if result.errors:
         raise ValueError(result.errors[0].message)
     [source] = sources
-    return lower(source, backends.find("torch"), backends.Options()).plan.program, tuple(
+    return lower(source, backends.find("torch"), backends.LoweringOptions()).plan.program, tuple(
         source.schedule.times
     )

@@ -21,7 +21,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from interlock.lower.plan import read_back
+from interlock.interchange.plan import read_program
 from interlock.program.facts import Facts
 from interlock.program.ir import TRANSFER, Kind, Program
 from interlock.runtime.mail import Mail
@@ -325,7 +325,7 @@ def worker(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> N
 
 def _job(process: Process, job: dict) -> dict:
     mail, number = process.mail, job["number"]
-    program = read_back(job["plain"], job["ranks"])
+    program = read_program(job["plain"], job["ranks"])
     emulation = Emulation(program, job["model"], job["seconds"], job["sizes"], process, number, job["limit"])
     mail.heard.setdefault(number, set())
     gc.collect()

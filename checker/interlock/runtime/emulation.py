@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from interlock.cli.lower import prepare
+from interlock.interchange.plan import program_head
+from interlock.interchange.plan_actions import list_actions
 from interlock.interchange.timeline import dumps
 from interlock.lower import backends
-from interlock.lower.actions import actions
-from interlock.lower.plan import head
 from interlock.program.facts import Facts
 from interlock.program.ir import TRANSFER, Kind, Program
 from interlock.runtime.pool import Pool
@@ -24,13 +24,13 @@ from interlock.timing.timeline import Timeline
 
 
 @dataclass(frozen=True)
-class Asked:
+class EmulationSettings:
     schedule: str | None = None
     ranks: int | None = None
     scale: float = 1.0
     payload: float = 1.0
     limit: float = 10.0
-    lowering: backends.Options = backends.Options()
+    lowering: backends.LoweringOptions = backends.LoweringOptions()
     calibrate: bool = False
 
 
@@ -47,7 +47,7 @@ def run(
     name: str,
     data: bytes,
     check_options,
-    asked: Asked,
+    settings: EmulationSettings,
     output: Path | None,
     say: Callable[[str], None],
     complain: Callable[[str], None],
@@ -55,14 +55,21 @@ def run(
 ) -> int:
     """Exit code: 0 it ran; 1 it stopped, or is not valid; 2 usage, no times; 3 not shown valid. Raises OSError."""
     prepared = prepare(
-        name, data, check_options, backends.find("torch"), asked.lowering, asked.schedule, complain, terminal
+        name,
+        data,
+        check_options,
+        backends.find("torch"),
+        settings.lowering,
+        settings.schedule,
+        complain,
+        terminal,
     )
     if isinstance(prepared, int):
         return prepared
     source, lowered = prepared
     program = lowered.plan.program
-    if asked.ranks not in (None, program.ranks):
-        complain(f"interlock: {source.checked.name} has {program.ranks} ranks, not {asked.ranks}\n")
+    if settings.ranks not in (None, program.ranks):
+        complain(f"interlock: {source.checked.name} has {program.ranks} ranks, not {settings.ranks}\n")
         return 2
     try:
         if source.schedule is None:
@@ -78,13 +85,13 @@ def run(
         return 2
     with Pool(program.ranks) as pool:
         expected = found
-        if asked.calibrate:
+        if settings.calibrate:
             from interlock.runtime.calibrate import calibrate  # it emulates
 
             here = calibrate(pool, program.ranks)
             say(f"this machine: {here}\n")
-            expected = here.durations(found, source.schedule.times, asked)
-        measured = emulate(program, found, asked, pool=pool)
+            expected = here.durations(found, source.schedule.times, settings)
+        measured = emulate(program, found, settings, pool=pool)
     say(report(source.checked.name, simulate(program, expected, "pair", critical=False), measured))
     if output is not None:
         write_whole(output, dumps(source.checked.name, measured.timeline))
@@ -92,29 +99,33 @@ def run(
 
 
 def emulate(
-    program: Program, found: Durations, asked: Asked = Asked(), model: str = "pair", pool: Pool | None = None
+    program: Program,
+    found: Durations,
+    settings: EmulationSettings = EmulationSettings(),
+    model: str = "pair",
+    pool: Pool | None = None,
 ) -> Measured:
     """One step, on as many processes as ranks: those of `pool`, or new ones. Raises OSError."""
     if pool is None:
         with Pool(program.ranks) as pool:
-            return emulate(program, found, asked, model, pool)
+            return emulate(program, found, settings, model, pool)
     o = program.order
-    seconds = (found.row * 1e-9 * asked.scale).tolist()
-    limit = max(asked.limit, 4 * max(seconds, default=0))
+    seconds = (found.row * 1e-9 * settings.scale).tolist()
+    limit = max(settings.limit, 4 * max(seconds, default=0))
     job = {
-        "plain": head(program),
-        "ranks": actions(program),
+        "plain": program_head(program),
+        "ranks": list_actions(program),
         "model": model,
         "seconds": seconds,
-        "sizes": _sizes(program, found, asked.payload),
+        "sizes": _sizes(program, found, settings.payload),
         "limit": limit,
     }
-    results = pool.run(program.ranks, job, limit + 60 + 4 * found.row.sum() * 1e-9 * asked.scale)
+    results = pool.run(program.ranks, job, limit + 60 + 4 * found.row.sum() * 1e-9 * settings.scale)
     first = min(r["began"] for r in results)
     start, end = (np.full(len(o), -1, dtype=np.int64) for _ in range(2))
     for r in results:
         for row, (a, b) in r["span"].items():
-            start[int(row)], end[int(row)] = ((x - first) / asked.scale * 1e9 for x in (a, b))
+            start[int(row)], end[int(row)] = ((x - first) / settings.scale * 1e9 for x in (a, b))
     stands = tuple(
         f"rank {i}: {'has ended' if r['finished'] else 'stands before ' + r['at']}{'; in its queues: ' + ', '.join(r['queue']) if r['queue'] else ''}"
         for i, r in enumerate(results)

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from interlock.lower.actions import actions
+from interlock.interchange.plan import Plan, PlanError, loads
+from interlock.interchange.plan_actions import list_actions
 from interlock.lower.executable import without_action
-from interlock.lower.plan import Plan, PlanError, loads
 from interlock.runtime.control import GRACE, Control, store_of
 from interlock.runtime.errors import RunError
 from interlock.runtime.reductions import Accumulation, Reducer
@@ -121,7 +121,7 @@ class Runner:
             )
         if odd := without_action(program):
             raise RunError("IL849", odd)
-        self.actions = actions(program)[self.rank]
+        self.actions = list_actions(program)[self.rank]
         lines = self.plan.lines[self.rank]
         first = int(program.order.start[self.rank])
         self._describe_from = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from interlock.lower.plan import Plan
+from interlock.interchange.plan import Plan
 from interlock.program.footprint import footprint
 from interlock.runtime.engine import Runner
 

@@ -94,9 +94,9 @@ def subjects(
 def _measured(path: str, data: bytes, sources: Sources) -> Subject:
     from interlock.check.pipeline import limit
     from interlock.check.program import check_program
-    from interlock.interchange import timeline, values
+    from interlock.interchange import json_reader, timeline
 
-    source = sources.add(path, values.decode(data))
+    source = sources.add(path, json_reader.decode(data))
     found = timeline.read(source)
     run, program = found.timeline, found.timeline.program
     limit(program, Span(source.base))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.interchange.values import MAX_BYTES, Reader, Value, decode, read_json
+from interlock.interchange.json_reader import MAX_BYTES, Reader, Value, decode, read_json
 from interlock.text.diagnostics import InputError
 from interlock.text.source import Source, Sources
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.lower.actions import actions
+from interlock.interchange.plan_actions import list_actions
 from interlock.program.ir import (
     COLUMNS,
     Communicator,
@@ -79,7 +79,7 @@ def certificate_text(document: dict) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def head(program: Program) -> dict:
+def program_head(program: Program) -> dict:
     """The plain form without its order."""
     plain = program.plain()
     del plain["order"], plain["kinds"]
@@ -96,11 +96,11 @@ def dumps(plan: Plan) -> str:
         "target": plan.target,
         "rewrites": list(plan.rewrites),
         "certificates": dict(sorted(plan.certificates.items())),
-        "program": head(plan.program),
+        "program": program_head(plan.program),
     }
     out = ["{", *(f'"{key}": {compact(value)},' for key, value in fields.items()), '"ranks": [']
     assert len(out) == _HEAD - 1
-    lists = actions(plan.program)
+    lists = list_actions(plan.program)
     for r, rank in enumerate(lists):
         out.append("[" if rank else "[]" + "," * (r + 1 < len(lists)))
         out += [compact(a) + ("," if i + 1 < len(rank) else "") for i, a in enumerate(rank)]
@@ -121,7 +121,7 @@ def loads(text: str) -> Plan:
             f"the plan is of the format {found!r}, and this version reads {FORMAT!r}: lower the schedule again"
         )
     try:
-        program = read_back(value["program"], value["ranks"])
+        program = read_program(value["program"], value["ranks"])
         plan = Plan(
             value["name"],
             value["target"],
@@ -130,7 +130,9 @@ def loads(text: str) -> Plan:
             dict(value["certificates"]),
             value["source"],
         )
-        stated, asked = ([_as_text(rank) for rank in ranks] for ranks in (value["ranks"], actions(program)))
+        stated, asked = (
+            [_as_text(rank) for rank in ranks] for ranks in (value["ranks"], list_actions(program))
+        )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise PlanError(f"no plan: {type(error).__name__}: {error}") from None
     for r, pair in enumerate(zip(asked, stated, strict=True)):
@@ -146,7 +148,7 @@ def _as_text(rank: Sequence[dict]) -> list[str]:
     return [json.dumps(a, sort_keys=True) for a in rank]
 
 
-def read_back(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
+def read_program(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
     """The program that a head and lists of actions say. Raises KeyError, TypeError, ValueError."""
     size = lambda pair: Size(*pair)
     layers = tuple(
@@ -210,10 +212,10 @@ def read_back(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
     )
 
 
-def same(a: Program, b: Program) -> str:
+def describe_difference(a: Program, b: Program) -> str:
     """Where two programs differ; empty: nowhere, but for the places in the sources."""
-    if head(a) != head(b):
-        x, y = head(a), head(b)
+    if program_head(a) != program_head(b):
+        x, y = program_head(a), program_head(b)
         return f"{next(k for k in x if x[k] != y[k])} differs"
     if a.order.start.tolist() != b.order.start.tolist():
         return "a rank has another number of operations"
@@ -232,8 +234,8 @@ __all__ = [
     "certificate_text",
     "digest",
     "dumps",
-    "head",
+    "program_head",
     "loads",
-    "read_back",
-    "same",
+    "read_program",
+    "describe_difference",
 ]

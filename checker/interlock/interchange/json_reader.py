@@ -30,7 +30,7 @@ class Value:
     data: object
     span: Span
 
-    def wants(self, kind: type, what: str, help: str):
+    def expect(self, kind: type, what: str, help: str):
         """The data, if of that kind. Raises IL112."""
         if not isinstance(self.data, kind) or isinstance(self.data, bool):
             raise error("IL112", f"expected {what}, not {describe(self)}", self.span, help=help)

@@ -10,7 +10,7 @@ from interlock.program.ir import TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Pr
 BATCH, LOSS, LOCAL, WIRE = "batch", "loss", "local", "wire"
 
 
-def actions(program: Program) -> list[list[dict]]:
+def list_actions(program: Program) -> list[list[dict]]:
     """For each rank one dictionary an operation (spec/lowering.md, "Operations"). Asks for a program without IL304."""
     facts, o = Facts(program), program.order
     fp = facts.footprint

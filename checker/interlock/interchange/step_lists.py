@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
+from interlock.interchange.json_reader import Value
 from interlock.interchange.torch_csv import MAX_INDEX, MAX_RANKS, count_microbatches, count_stages, placed
-from interlock.interchange.values import Value
 from interlock.program.ir import COMPUTE, Kind, Layer, Order, OrderBuilder, Program, Stage
 from interlock.text.diagnostics import error
 
@@ -49,8 +49,8 @@ def flat(steps: list[Value], what: str) -> Iterator[Value]:
     """The strings of a list whose items are strings or lists of strings (the commands of one step)."""
     for item in steps:
         if isinstance(item.data, list):
-            yield from (one for one in item.data if one.wants(str, what, "a step is a string") is not None)
-        elif item.wants(str, what, "a step is a string") is not None:
+            yield from (one for one in item.data if one.expect(str, what, "a step is a string") is not None)
+        elif item.expect(str, what, "a step is a string") is not None:
             yield item
 
 

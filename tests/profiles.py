@@ -7,7 +7,7 @@ import json
 from interlock.profile import read as reading
 from interlock.profile import trace
 from interlock.profile.data import Profile
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 HEAD = 'format = "interlock.profile/1"\n'
@@ -23,7 +23,7 @@ def refusal(function, *arguments):
     try:
         function(*arguments)
     except InputError as refused:
-        [d] = refused.diagnostics
+        [d] = refused.findings
         return d, (d.code, d.message, d.help)
     raise AssertionError("taken")
 
@@ -31,7 +31,7 @@ def refusal(function, *arguments):
 def wrong(text: str) -> tuple[str, int, int, str, str]:
     source = Sources().add("p.toml", text)
     d, said = refusal(reading.read, source)
-    return said[0], *source.line_column(d.labels[0].span.at), *said[1:]
+    return said[0], *source.line_column(d.marks[0].span.at), *said[1:]
 
 
 # ---- traces ----------------------------------------------------------------------------------------------

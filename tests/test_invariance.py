@@ -23,7 +23,7 @@ from interlock.program.transfers import insert, restrict
 from interlock.rules import footprint
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 
 from .algebra import judging
 
@@ -130,7 +130,7 @@ def test_out_of_normal_form(names):
     """IL202, and what normalising would give: that list is derived."""
     with pytest.raises(InputError) as caught:
         judging.schedule(text(names, 2))
-    [said] = caught.value.diagnostics
+    [said] = caught.value.findings
     assert said.code == "IL202" and "in normal form the cut is: " in said.help
     normal = said.help.split("the cut is: ")[1].rstrip(".")
     cut = normal.replace(", r", "  r")

@@ -145,7 +145,7 @@ def test_syntax(name):
     code, line, column, patterns = SYNTAX[name]
     result = run(name)
     [error] = result.errors
-    span = error.labels[0].span
+    span = error.marks[0].span
     source = result.sources.of(span.at)
     offset = span.at - source.base
     before = source.text[:offset]

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.algebra.elaborate import elaborate
 from interlock.language.parse import parse
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 
@@ -30,9 +30,9 @@ def refused():
         sources = Sources()
         with pytest.raises(InputError) as caught:
             elaborate(parse(sources.add(name, text)), sources, **asked)
-        first = caught.value.diagnostics[0]
-        line = sources.of(first.labels[0].span.at).line_column(first.labels[0].span.at)[0]
-        return first.code, line, f"{first.message} | {first.labels[0].text} | {first.help}"
+        first = caught.value.findings[0]
+        line = sources.of(first.marks[0].span.at).line_column(first.marks[0].span.at)[0]
+        return first.code, line, f"{first.message} | {first.marks[0].label} | {first.help}"
 
     return run
 

@@ -9,7 +9,7 @@ import pytest
 from interlock.algebra.elaborate import elaborate
 from interlock.language.parse import parse
 from interlock.text import resources
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 PAGE = resources.text("spec/algebra.md")  # a note is given by the check, and run by tests/test_spec.py
@@ -24,7 +24,7 @@ def said(text: str, name: str) -> list[str]:
     try:
         found = elaborate(parse(sources.add(name, text)), sources)
     except InputError as e:
-        return [d.code for d in e.diagnostics]
+        return [d.code for d in e.findings]
     return [w.code for s in found for w in s.warnings]
 
 

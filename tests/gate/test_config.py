@@ -11,8 +11,7 @@ from gate.scratch import BAD, CSV, GOOD, GROWS, RAISED, SPLIT_CSV
 from interlock.gate import config, globs, mild
 from interlock.report import explain
 from interlock.rules.waits import MODELS
-from interlock.text.diagnostics import InputError
-from interlock.text.finding import Severity
+from interlock.text.finding import InputError, Severity
 from interlock.text.source import Sources
 
 PAGE = (Path(__file__).parents[2] / "spec" / "gate.md").read_text(encoding="utf-8")
@@ -30,10 +29,10 @@ def wrong(tmp_path, text: str, name: str = "interlock.toml") -> list[tuple[str, 
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         config.read(str(tmp_path / name), sources)
-    assert {(d.code, d.rule) for d in caught.value.diagnostics} == {("IL908", "R-GATE-3")}
+    assert {(d.code, d.rule) for d in caught.value.findings} == {("IL908", "R-GATE-3")}
     return [
-        (":".join(map(str, sources.of(0).line_column(d.labels[0].span.at))), d.message, d.help)
-        for d in caught.value.diagnostics
+        (":".join(map(str, sources.of(0).line_column(d.marks[0].span.at))), d.message, d.help)
+        for d in caught.value.findings
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.check.pipeline import Options, check_file
 from interlock.rules.waits import MODELS
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 
@@ -16,11 +16,11 @@ def refused(read, text: str, *args, **more) -> tuple[str, str, str]:
     source = sources.add("file", text)
     with pytest.raises(InputError) as caught:
         read(source, *args, **more)
-    found = caught.value.diagnostics
+    found = caught.value.findings
     assert len(found) <= 20 and all(d.message and d.help for d in found)
-    if not found[0].labels:
+    if not found[0].marks:
         return found[0].code, "", f"{found[0].message} | {found[0].help}"
-    span = found[0].labels[0].span
+    span = found[0].marks[0].span
     at = span.at - sources.of(span.at).base
     return (
         found[0].code,

@@ -8,7 +8,7 @@ import pytest
 from interlock.interchange.deepspeed import read
 from interlock.language.unparse import to_sched
 from interlock.program.ir import Kind
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 from ..command import interlock
@@ -106,7 +106,7 @@ def test_buffers_received_into_before_their_gradient_is_sent(stages, microbatche
         return
     with pytest.raises(InputError) as caught:
         program(old)
-    found = caught.value.diagnostics
+    found = caught.value.findings
     assert (
         {d.code for d in found} == {"IL113"}
         and len(found) == min(clashes, 20)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.interchange.json_reader import MAX_BYTES, Reader, Value, decode, read_json
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Source, Sources
 
 from .reading import refused
@@ -55,7 +55,7 @@ def test_any_text_is_read_or_refused(text):
         try:
             Reader(Sources().add("x", text), words=words).value()
         except InputError as e:
-            assert e.diagnostics[0].code == "IL112" and e.diagnostics[0].help
+            assert e.findings[0].code == "IL112" and e.findings[0].help
 
 
 def test_decimals_and_words():
@@ -95,7 +95,7 @@ def test_errors(text, at, says):
 def test_what_is_no_text(data, code):
     with pytest.raises(InputError) as caught:
         decode(data)
-    assert caught.value.diagnostics[0].code == code
+    assert caught.value.findings[0].code == code
 
 
 def test_a_byte_order_mark_is_no_value():

@@ -11,7 +11,7 @@ from interlock.interchange import importing
 from interlock.interchange.megatron import LayoutSizes, read_layout, to_sched
 from interlock.interchange.megatron_flags import read_flags
 from interlock.language.format import format
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 from ..command import interlock
@@ -138,7 +138,7 @@ def test_an_empty_stage_is_read_and_not_written(text, ranks, says):
     assert len(found.notes) == 1 and found.notes[0].code == "IL205" and says in found.notes[0].message
     with pytest.raises(InputError) as caught:
         to_sched(found, "a")
-    assert caught.value.diagnostics == found.notes
+    assert caught.value.findings == found.notes
 
 
 # -- flags ---------------------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_what_no_schedule_can_be():
     ):
         with pytest.raises(InputError) as caught:
             to_sched(layout(text, ranks=ranks), "a", microbatches)
-        assert says in f"{caught.value} {caught.value.diagnostics[0].help}"
+        assert says in f"{caught.value} {caught.value.findings[0].help}"
 
 
 def test_long_texts_take_little_time():

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.interchange import deepspeed, hyperparallel, megatron, megatron_flags, octopipe
 from interlock.interchange.torch_csv import read
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 PAGE = (Path(__file__).parents[2] / "spec" / "interchange.md").read_text()
@@ -33,7 +33,7 @@ def test_csv_examples(code):
     assert "Source: " in SECTIONS[code]
     with pytest.raises(InputError) as caught:
         read(Sources().add("fails.csv", fails))
-    assert [d.code for d in caught.value.diagnostics] == [code]
+    assert [d.code for d in caught.value.findings] == [code]
     assert len(read(Sources().add("holds.csv", holds)).order)
 
 
@@ -46,8 +46,8 @@ def test_examples_of_other_formats(code, form, verdict, text):
         return
     with pytest.raises(InputError) as caught:
         READ[form](source)
-    assert [d.code for d in caught.value.diagnostics] == [code]
-    assert all(d.labels and d.help for d in caught.value.diagnostics)
+    assert [d.code for d in caught.value.findings] == [code]
+    assert all(d.marks and d.help for d in caught.value.findings)
 
 
 def test_every_section_has_both_sorts():

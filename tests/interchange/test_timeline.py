@@ -11,7 +11,7 @@ from interlock.check.pipeline import Options
 from interlock.interchange.plan import describe_difference
 from interlock.interchange.timeline import dumps, read
 from interlock.report.timeline.scenes import subjects
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 from interlock.timing.timeline import Timeline
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, pipeline, ran, subject
@@ -193,6 +193,6 @@ def test_torn_and_changed_files_raise_nothing_else(seed):
             list(subjects("run.json", text.encode(), Options()))
             seen.add("read")
         except InputError as error:
-            assert error.diagnostics and all(d.message and d.help for d in error.diagnostics)
-            seen.add(error.diagnostics[0].code)
+            assert error.findings and all(d.message and d.help for d in error.findings)
+            seen.add(error.findings[0].code)
     assert "IL112" in seen

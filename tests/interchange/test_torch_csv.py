@@ -5,7 +5,7 @@ import pytest
 from interlock.interchange import torch_csv
 from interlock.interchange.torch_csv import CsvOptions, NotExpressible, decode, read, write
 from interlock.program.ir import Kind, OrderBuilder
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 GOOD = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
@@ -20,10 +20,10 @@ def errors(text, **options):
     source = Sources().add("run.csv", text)
     with pytest.raises(InputError) as caught:
         read(source, CsvOptions(**options))
-    found = caught.value.diagnostics
+    found = caught.value.findings
     assert all(d.message and d.help for d in found)
     return [
-        (d.code, *source.line_column(d.labels[0].span.at), d.labels[0].span.width) if d.labels else (d.code,)
+        (d.code, *source.line_column(d.marks[0].span.at), d.marks[0].span.width) if d.marks else (d.code,)
         for d in found
     ], found
 
@@ -251,7 +251,7 @@ def test_decode():
     for data in (b"0F0\n\xff", "0F0,0B0".encode("utf-16")):
         with pytest.raises(InputError, match="not UTF-8") as caught:
             decode(data)
-        assert caught.value.diagnostics[0].code == "IL105"
+        assert caught.value.findings[0].code == "IL105"
     with pytest.raises(InputError, match="in line 2"):
         decode(b"0F0\n\xff")
 

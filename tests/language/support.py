@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.language import ast
 from interlock.language.parse import parse
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources, Span
 
 DATA = Path(__file__).parent / "data"
@@ -33,13 +33,13 @@ def diagnostics(text: str):
     try:
         parse(source)
     except InputError as e:
-        return e.diagnostics, source
+        return e.findings, source
     raise AssertionError(f"read without an error:\n{text}")
 
 
 def errors(text: str) -> list[tuple[str, int, int, str]]:
     found, source = diagnostics(text)
-    return [(d.code, *source.line_column(d.labels[0].span.at), d.message) for d in found]
+    return [(d.code, *source.line_column(d.marks[0].span.at), d.message) for d in found]
 
 
 def codes(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interlock.language.format import format
 from interlock.language.parse import LARGEST_FILE, decode, parse
 from interlock.language.recovery import MOST_ERRORS
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 from language.support import FILES, HEAD, codes, diagnostics, read
 
@@ -102,16 +102,16 @@ def test_bytes_that_are_no_text():
     ):
         with pytest.raises(InputError) as e:
             decode("f", data)
-        assert e.value.diagnostics[0].code == code
+        assert e.value.findings[0].code == code
 
 
 def outcome(text: str):
     try:
         return parse(Sources().add("t", text))
     except InputError as e:
-        assert e.diagnostics and all(d.code.startswith("IL10") and d.message for d in e.diagnostics)
-        for d in e.diagnostics:
-            for label in d.labels:
+        assert e.findings and all(d.code.startswith("IL10") and d.message for d in e.findings)
+        for d in e.findings:
+            for label in d.marks:
                 assert 0 <= label.span.at <= len(text) and label.span.width >= 1
 
 
@@ -162,7 +162,7 @@ def test_an_error_does_not_cause_others():
         try:
             read(broken(FILES[seed % len(FILES)].read_text(), seed))
         except InputError as e:
-            errors += len(e.diagnostics)
+            errors += len(e.findings)
     assert errors < 200 * 2.5
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.language import ast
 from interlock.language.expand import count, expand
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Span
 from language.support import codes, diagnostics, schedule
 
@@ -139,4 +139,4 @@ def test_too_many_operations_are_refused_before_the_first():
     repeat = ast.Repeat((op(0),), (op(10**12),), 10**12, Span(0))
     with pytest.raises(InputError) as e:
         expand((op(0), repeat))
-    assert e.value.diagnostics[0].code == "IL104"
+    assert e.value.findings[0].code == "IL104"

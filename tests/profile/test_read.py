@@ -231,5 +231,5 @@ def test_a_torn_profile_is_read_or_refused(data):
     try:
         assert reading.read(source).layers
     except Exception as refused:
-        [d] = refused.diagnostics
-        assert d.help and 0 <= d.labels[0].span.at <= len(content) and re.fullmatch(r"IL1(04|14|15)", d.code)
+        [d] = refused.findings
+        assert d.help and 0 <= d.marks[0].span.at <= len(content) and re.fullmatch(r"IL1(04|14|15)", d.code)

@@ -198,8 +198,8 @@ def test_what_is_wrong_is_said_at_its_place(name, folder):
     (folder / "p.toml").write_bytes(profile if isinstance(profile, bytes) else profile.encode())
     result = checked(folder, text)
     [d] = result.errors
-    source = result.sources.of(d.labels[0].span.at)
-    line, column = source.line_column(d.labels[0].span.at)
+    source = result.sources.of(d.marks[0].span.at)
+    line, column = source.line_column(d.marks[0].span.at)
     assert (d.code, f"{source.name.rsplit('/', 1)[1]}:{line}:{column}") == (code, place)
     assert d.help and len(d.message) < 300
 

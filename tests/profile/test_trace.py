@@ -14,7 +14,7 @@ from command import interlock
 from interlock.profile import events, trace
 from interlock.profile.trace import Asked
 from interlock.program.ir import Size
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 from profiles import backward_op, event, forward_op, kernel, launch, range_, refusal, traced, untraced
 
@@ -313,7 +313,7 @@ def test_a_trace_with_events_left_out_is_read_or_refused(data):
         profile = traced(data.draw(st.permutations(kept)))
         assert all(t.fixed > 0 for l in profile.layers for t in l.times.values())
     except InputError as refused:
-        assert [d.code for d in refused.diagnostics] == ["IL116"] and all(d.help for d in refused.diagnostics)
+        assert [d.code for d in refused.findings] == ["IL116"] and all(d.help for d in refused.findings)
 
 
 TORN = {
@@ -337,8 +337,8 @@ TORN = {
 def test_what_is_no_trace(name):
     d, (code, message, help) = refusal(trace.profile_of, Sources().add("t.json", TORN[name]))
     assert (
-        code == "IL116" and help and 0 <= d.labels[0].span.at <= len(TORN[name])
-        if d.labels
+        code == "IL116" and help and 0 <= d.marks[0].span.at <= len(TORN[name])
+        if d.marks
         else "no range" in message
     )
 

@@ -1,5 +1,5 @@
 from interlock.report.diagnostics import render
-from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding, Mark
 from interlock.text.source import Sources, Span
 
 
@@ -7,8 +7,8 @@ def shown(source, *labels, width=80, **fields):
     """Labels: (text to point at, label). Found by its first occurrence."""
     sources = Sources()
     base = sources.add("vlm.sched", source).base
-    marks = tuple(Label(Span(base + source.index(what), len(what)), label) for what, label in labels)
-    return render(Diagnostic("IL402", "a message", marks, **fields), sources, "vlm.sched", width=width)
+    marks = tuple(Mark(Span(base + source.index(what), len(what)), label) for what, label in labels)
+    return render(Finding.of_input("IL402", "a message", marks, **fields), sources, "vlm.sched", width=width)
 
 
 def test_the_example_of_the_language():
@@ -103,7 +103,9 @@ def test_two_sources():
     sources = Sources()
     a, b = sources.add("a.sched", "use b\n"), sources.add("std/b.sched", "\n  rank r\n")
     told = render(
-        Diagnostic("IL2", "m", (Label(Span(a.base + 4, 1), "used"), Label(Span(b.base + 3, 4), "written"))),
+        Finding.of_input(
+            "IL2", "m", (Mark(Span(a.base + 4, 1), "used"), Mark(Span(b.base + 3, 4), "written"))
+        ),
         sources,
         "a.sched",
     )
@@ -113,11 +115,13 @@ def test_two_sources():
 def test_places_beyond_the_end():
     sources = Sources()
     source = sources.add("a", "ab")
-    assert render(Diagnostic("IL1", "m", (Label(Span(source.base + 2, 5), "end"),)), sources, "a")[3:] == [
+    assert render(Finding.of_input("IL1", "m", (Mark(Span(source.base + 2, 5), "end"),)), sources, "a")[
+        3:
+    ] == [
         "1 | ab",
         "  |   ^ end",
     ]
-    assert render(Diagnostic("IL1", "m"), sources, "a\x1b") == ["error[IL1]: m", " --> a\\x1b"]
+    assert render(Finding.of_input("IL1", "m"), sources, "a\x1b") == ["error[IL1]: m", " --> a\\x1b"]
 
 
 def test_places_of_several_lines_are_marked_on_the_first():

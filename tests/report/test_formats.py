@@ -9,15 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from interlock import cli
 from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.cli import arguments
-from interlock import cli
 from interlock.report import FORMATS, is_human_readable, render
 from interlock.report.github import MOST
 from interlock.report.items import items
 from interlock.report.outcome import Unread, exit_code, outcome
 from interlock.report.uri import relative, uri
-from interlock.text.diagnostics import Diagnostic
 from interlock.text.finding import Finding, Severity
 from report.run import FILES, SENDS_MEET, given, run, two_ranks
 
@@ -165,7 +164,7 @@ def test_lines_hold_what_the_object_holds(everything):
 
 
 def test_commands_are_escaped():
-    d = Diagnostic("IL101", "100% of\r\nthis, or: that\n::error::x", help="a\nb")
+    d = Finding.of_input("IL101", "100% of\r\nthis, or: that\n::error::x", help="a\nb")
     command, last = render(
         "github", [], lambda path: None, unread=[Unread("a,b:c%.sched", (d,))]
     ).splitlines()
@@ -177,7 +176,7 @@ def test_commands_are_escaped():
 
 
 def test_ten_of_a_kind_then_a_count():
-    many = [Unread(f"{i}.sched", (Diagnostic("IL101", "torn"),)) for i in range(25)]
+    many = [Unread(f"{i}.sched", (Finding.of_input("IL101", "torn"),)) for i in range(25)]
     open_ = [Checked(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(11)]
     *commands, notice, last = render("github", open_, lambda path: None, unread=many).splitlines()
     assert Counter(c.split()[0] for c in commands) == {"::error": MOST, "::warning": MOST}
@@ -225,7 +224,7 @@ def test_cases_of_junit(everything):
 
 
 def test_what_xml_cannot_hold_is_shown():
-    d = Diagnostic("IL101", 'a\x00b\x1b[31m"<&>\ud800\ufffe', detail=("]]>\ttab",))
+    d = Finding.of_input("IL101", 'a\x00b\x1b[31m"<&>\ud800\ufffe', detail=("]]>\ttab",))
     told = render("junit", [], lambda path: None, unread=[Unread('\x01<&>".sched', (d,))])
     case = ElementTree.fromstring(told.encode()).find("testsuite/testcase")
     assert case.get("classname") == '\\x01<&>".sched'

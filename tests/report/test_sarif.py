@@ -14,7 +14,7 @@ import pytest
 from interlock.check.verdict import Answer, Checked
 from interlock.report import render, sarif
 from interlock.report.outcome import Unread
-from interlock.text.diagnostics import Diagnostic
+from interlock.text.finding import Finding
 from report.run import FILES, SENDS_MEET, given, run, two_ranks
 
 SCHEMA = Path(__file__).parent / "sarif-2.1.0-rtm.5.json"
@@ -135,7 +135,7 @@ def test_a_fingerprint_stays_when_lines_move():
 def test_beyond_the_limits_errors_come_first_and_a_notification_says_so(valid, monkeypatch):
     monkeypatch.setattr(sarif, "MOST_RESULTS", 20)
     monkeypatch.setattr(sarif, "SHOWN_RESULTS", 5)
-    many = [Unread(f"{i}.sched", (Diagnostic("IL101", "torn"),)) for i in range(15)]
+    many = [Unread(f"{i}.sched", (Finding.of_input("IL101", "torn"),)) for i in range(15)]
     open_ = [Checked(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(30)]
 
     def run_of(unread):
@@ -170,7 +170,7 @@ def test_a_long_way_is_cut(valid, monkeypatch):
 
 
 def test_text_that_would_be_a_link():
-    d = replace(Diagnostic("IL101", "see [this](http://x) \x1b[0m"))
+    d = replace(Finding.of_input("IL101", "see [this](http://x) \x1b[0m"))
     report = json.loads(render("sarif", [], lambda path: None, unread=[Unread("a.sched", (d,))]))
     assert report["runs"][0]["results"][0]["message"]["text"] == "see \\[this\\](http://x) \\\\x1b\\[0m"
 

@@ -6,7 +6,7 @@ from interlock.check.program import check_program
 from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.report import text
 from interlock.report.outcome import Unread
-from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding, Mark
 from interlock.text.source import Sources, Span
 from report.sample import COMPUTE, CROSSED, GPIPE, LAUNCHES, RING, TIGHT, TWO_RANKS, VEE, sample
 
@@ -96,10 +96,10 @@ def test_run_over_many_files(golden):
     unread = Unread(
         "torn.sched",
         (
-            Diagnostic(
+            Finding.of_input(
                 "IL101",
                 "a number is expected here",
-                (Label(Span(torn.base + 21, 3), "not a number"),),
+                (Mark(Span(torn.base + 21, 3), "not a number"),),
                 "write the number of ranks, as in `ranks 4`",
             ),
         ),

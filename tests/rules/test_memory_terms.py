@@ -10,7 +10,7 @@ from interlock.program.facts import Facts
 from interlock.program.ir import Size
 from interlock.program.transfers import insert
 from interlock.rules.memory import STATIC, Usage
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.timing.standard import schedule
 
 OCTOPIPE = "gradient 4B per parameter  master 4B per parameter  optimizer 8B per parameter"
@@ -113,18 +113,15 @@ def test_a_layer_beyond_what_is_counted():
         schedule(
             one("vocabulary 9007199254740992  tokens 9007199254740992", "logits 4B per vocabulary entry")
         )
-    assert refused.value.diagnostics[0].code == "IL104"
+    assert refused.value.findings[0].code == "IL104"
 
 
 def test_logits_of_nothing():
     with pytest.raises(InputError) as refused:
         schedule(one("weights 1MB", "logits 4B per vocabulary entry"))
-    assert (
-        refused.value.diagnostics[0].code == "IL101"
-        and "`vocabulary`" in refused.value.diagnostics[0].message
-    )
+    assert refused.value.findings[0].code == "IL101" and "`vocabulary`" in refused.value.findings[0].message
     with pytest.raises(InputError) as refused:
         schedule(
             "schedule s { ranks 1 microbatches 1 memory { logits 4B per vocabulary entry } order transfers inserted { rank 0: 0F0 0B0 } }"
         )
-    assert "without a model" in refused.value.diagnostics[0].message
+    assert "without a model" in refused.value.findings[0].message

@@ -14,7 +14,7 @@ from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert
 from interlock.rules.waits import MODELS
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.timing import longest_path as compute
 from interlock.timing import rows
 from interlock.timing.durations import DataParallel, Link, Machine, by_kind, durations

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from interlock.check.pipeline import Options, check_file
 from interlock import cli
-from interlock.text.diagnostics import InputError
+from interlock.check.pipeline import Options, check_file
+from interlock.text.finding import InputError
 from interlock.timing.durations import DataParallel, Link, Machine, NoTimes, durations, machine_of
 from interlock.timing.simulate import makespan
 from interlock.timing.standard import schedule
@@ -157,7 +157,7 @@ def test_beside_compute_or_in_its_order():
 def test_what_is_not_there(machine, said):
     with pytest.raises(InputError) as refused:
         schedule(text(machine))
-    assert refused.value.diagnostics[0].code == "IL204" and said in refused.value.diagnostics[0].message
+    assert refused.value.findings[0].code == "IL204" and said in refused.value.findings[0].message
 
 
 def test_exposure_and_bubble_have_the_same_machine():

@@ -248,7 +248,7 @@ def test_encodes_in_bubbles_by_deadline():
     ],
 )
 def test_deadlines_ask_for_a_leading_region(cut):
-    from interlock.text.diagnostics import InputError
+    from interlock.text.finding import InputError
 
     with pytest.raises(InputError):
         schedule(

@@ -10,7 +10,7 @@ from interlock.algebra.library import Library
 from interlock.algebra.model import Chain
 from interlock.language import ast
 from interlock.program.ir import Program
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Span
 
 
@@ -39,10 +39,10 @@ def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
         for other in regions:
             if other.name == node.name.text:
                 raise InputError(
-                    Diagnostic(
+                    Finding.of_input(
                         "IL103",
                         f"two regions are called `{node.name}`",
-                        (Label(node.name.span, "this one"), Label(other.span, "and this one")),
+                        (Mark(node.name.span, "this one"), Mark(other.span, "and this one")),
                         "rename one of them",
                     )
                 )
@@ -156,10 +156,10 @@ def _normal(regions: list[Region], chain: Chain) -> None:
                 f"{r.name} = {_layers(chain, r)} : {r.skeleton.name}" for r in normalise(regions)
             )
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL202",
                     f"`{left.name}` and `{right.name}` are neighbours and both Replicated: no seam joins them",
-                    (Label(right.span, "the second one"), Label(left.span, "the first one")),
+                    (Mark(right.span, "the second one"), Mark(left.span, "the first one")),
                     f"merge them; in normal form the cut is: {given}",
                     rule="R-CUT-2",
                 )

@@ -19,7 +19,7 @@ from interlock.algebra.weave import Run
 from interlock.language import ast
 from interlock.program.footprint import Footprint, footprint
 from interlock.program.ir import Communicator, Kind, Program, Size, Stage
-from interlock.text.diagnostics import Diagnostic, Label, error
+from interlock.text.finding import Finding, Mark, Severity, error
 
 _EMPTY = np.empty((len(FIELDS), 0), dtype=np.int64)
 
@@ -29,7 +29,7 @@ class Derived:
     """The fully trained program, and what to warn of. `partitions[region]` and `owners[region]` are the lists used."""
 
     program: Program
-    warnings: tuple[Diagnostic, ...]
+    warnings: tuple[Finding, ...]
     partitions: dict[str, list[int]]
     owners: dict[str, tuple[int, ...]]
 
@@ -368,14 +368,14 @@ def _by_list(runs: list[Run], stages, setting: Setting, fp: Footprint, budget: B
     ]
 
 
-def _unhidden(runs: list[Run]) -> list[Diagnostic]:
+def _unhidden(runs: list[Run]) -> list[Finding]:
     return [
-        Diagnostic(
+        Finding.of_input(
             "IL211",
             f"no warmup bubble hides region `{run.regions[0].name}`: its input comes from the regions before it",
-            (Label(run.regions[0].span, "Replicated, and not first"),),
+            (Mark(run.regions[0].span, "Replicated, and not first"),),
             "put it first in the cut, or use a Sharded skeleton",
-            "warning",
+            Severity.WARNING,
             "R-CUT-5",
         )
         for run in runs[1:]
@@ -383,14 +383,14 @@ def _unhidden(runs: list[Run]) -> list[Diagnostic]:
     ]
 
 
-def _ignored(runs: list[Run]) -> Diagnostic:
+def _ignored(runs: list[Run]) -> Finding:
     names = dict.fromkeys(region.skeleton.name.text for run in runs for region in run.regions)
     first = runs[0].regions[0].span
-    return Diagnostic(
+    return Finding.of_input(
         "IL211",
         f"this order is list-scheduled: the orders of {listed(map('`{}`'.format, names))} are ignored",
-        (Label(first.to(runs[-1].regions[-1].span)),),
+        (Mark(first.to(runs[-1].regions[-1].span)),),
         "one Sharded skeleton, alone or after one Replicated region, keeps its order; regions with the same skeleton are woven",
-        "warning",
+        Severity.WARNING,
         "R-CUT-5",
     )

@@ -19,7 +19,7 @@ from interlock.algebra.weave import runs_of
 from interlock.language import ast
 from interlock.program.ir import Program
 from interlock.program.transfers import restrict
-from interlock.text.diagnostics import Diagnostic, error
+from interlock.text.finding import Finding, error
 from interlock.text.source import Sources, Span
 
 SIZED = ("activation", "until_weight", "output", "weights", "workspace")  # what `assume` may say of bytes
@@ -72,7 +72,7 @@ class Elaborated:
     skeletons: tuple[ast.Skeleton, ...] = ()
     any_owner: str = ""
     comm_of: tuple[int, ...] = ()
-    warnings: tuple[Diagnostic, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     spans: dict[str, Span] = field(default_factory=dict)
     layer_spans: tuple[Span, ...] = ()
 

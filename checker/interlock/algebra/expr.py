@@ -12,7 +12,7 @@ import numpy as np
 
 from interlock.algebra.names import nearest
 from interlock.language import ast
-from interlock.text.diagnostics import InputError, error
+from interlock.text.finding import InputError, error
 
 LIMIT = 1 << 60  # no value is larger, so that sums and products stay in 64 bits
 

@@ -14,7 +14,7 @@ from interlock.program.facts import Facts
 from interlock.program.ir import Communicator, Kind, Order, Program
 from interlock.program.linearise import Times, compute_times
 from interlock.program.transfers import Late, insert
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 from interlock.text.source import Span
 
 _WORDS = {"gather": ("prefix", "late"), "post": ("late", "early")}  # the default first

@@ -11,7 +11,7 @@ from interlock.algebra.model import LAYER_LIMIT
 from interlock.algebra.names import list_of, listed, nearest
 from interlock.algebra.skeleton import Budget, Interpreter
 from interlock.language import ast
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 from interlock.text.source import Span
 
 # arguments that are not parameters of the skeleton: they say how the region is laid out

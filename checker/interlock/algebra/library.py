@@ -10,7 +10,7 @@ from interlock.language.parse import LARGEST_FILE, parse
 from interlock.profile import read as profiles
 from interlock.profile.data import Profile
 from interlock.text import resources
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Sources
 
 STDIN = "stdin.sched"  # the name of standard input where the command line gives none
@@ -120,10 +120,10 @@ class Library:
         other = self._known.setdefault(skeleton.name.text, skeleton)
         if other is not skeleton:
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL103",
                     f"two skeletons are called `{skeleton.name}`",
-                    (Label(skeleton.name.span, "this one"), Label(other.name.span, "and this one")),
+                    (Mark(skeleton.name.span, "this one"), Mark(other.name.span, "and this one")),
                     "rename one of them",
                 )
             )

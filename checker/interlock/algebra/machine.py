@@ -9,7 +9,7 @@ from fractions import Fraction
 from interlock.algebra.names import indices
 from interlock.language import ast
 from interlock.program.ir import Memory, Size
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 BYTES_OF_A_PARAMETER = 2
 

@@ -9,7 +9,7 @@ from interlock.algebra.machine import bytes_per_parameter, logits_of
 from interlock.algebra.names import list_of, listed, nearest
 from interlock.language import ast
 from interlock.program.ir import Layer, Size
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.quantities import LARGEST
 from interlock.text.source import Span
 
@@ -98,10 +98,10 @@ def build(model: ast.Model, device: ast.Device | None = None, memory: ast.Memory
     def declare(name: ast.Word, first: int) -> None:
         if name.text in named:
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL103",
                     f"two layer groups are called `{name}`",
-                    (Label(name.span, "this one"), Label(named[name.text], "and this one")),
+                    (Mark(name.span, "this one"), Mark(named[name.text], "and this one")),
                     "rename one of them",
                 )
             )

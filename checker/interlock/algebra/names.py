@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from interlock.language import ast
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 
 def nearest(text: str, known: Iterable[str]) -> str:

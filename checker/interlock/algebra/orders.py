@@ -25,7 +25,7 @@ from interlock.program.ir import (
     Program,
     Stage,
 )
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Span
 
 _TIED = Kind.REDUCE_TIE
@@ -42,10 +42,10 @@ class Lister:
             other = self.ranks.setdefault(line.rank.value, line)
             if other is not line:
                 raise InputError(
-                    Diagnostic(
+                    Finding.of_input(
                         "IL204",
                         f"rank {line.rank.value} is listed twice",
-                        (Label(line.rank.span, "here"), Label(other.rank.span, "and here")),
+                        (Mark(line.rank.span, "here"), Mark(other.rank.span, "and here")),
                         "put its operations into one line",
                     )
                 )
@@ -129,10 +129,10 @@ def placed(
     def put(stage: int, place, span: Span) -> None:
         if stage in at:
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL204",
                     f"stage {stage} is placed twice",
-                    (Label(span, "here"), Label(at[stage][1], "and here")),
+                    (Mark(span, "here"), Mark(at[stage][1], "and here")),
                     "a stage lies on one rank; one that lies on all of them is written `replicated 0: owner [..]`",
                 )
             )

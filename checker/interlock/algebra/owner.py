@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from interlock.algebra.cut import Region
 from interlock.algebra.names import nearest
 from interlock.language import ast
-from interlock.text.diagnostics import InputError, error
+from interlock.text.finding import InputError, error
 
 WORDS = ("round_robin", "greedy", "balanced", "any")
 MEANT = "write `round_robin`, `greedy`, `balanced`, `any` or a list of ranks"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from interlock.algebra.cut import Region
 from interlock.algebra.model import Chain
 from interlock.language import ast
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 
 def partition(region: Region, chain: Chain, stages: int, weights: Sequence[int] | None) -> list[int]:

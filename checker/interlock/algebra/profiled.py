@@ -9,7 +9,7 @@ from interlock.algebra.library import Library
 from interlock.algebra.model import Chain, build
 from interlock.language import ast
 from interlock.profile.data import LayerProfile, Profile
-from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.quantities import DIMENSION
 
 
@@ -60,10 +60,10 @@ def _sized(schedule: ast.Schedule, profile: Profile) -> None:
         return
     layer, size = lacks
     raise InputError(
-        Diagnostic(
+        Finding.of_input(
             "IL115",
             f"this counts bytes, and the profile says no `{size}` of layer `{layer.name}`",
-            (Label(asks.span), Label(layer.span, "this layer")),
+            (Mark(asks.span), Mark(layer.span, "this layer")),
             "`interlock profile MODULE` measures sizes; or write them into the profile, 0 where there are none",
             rule="R-PROF-2",
         )

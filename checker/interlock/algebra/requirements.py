@@ -9,7 +9,7 @@ from interlock.algebra.elaborate import Elaborated
 from interlock.algebra.expr import evaluate
 from interlock.algebra.names import list_of, nearest
 from interlock.language import ast
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 _UNDECIDED = {"deadlock_free": "the parametric prover"}
 _COSTS = {"bubble": "percent", "exposure": "time", "makespan": "time"}

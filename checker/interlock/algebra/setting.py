@@ -11,7 +11,7 @@ from interlock.algebra.model import Chain
 from interlock.algebra.names import indices, list_of, nearest
 from interlock.language import ast
 from interlock.program.ir import Communicator, Size, Stage, Tie
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Span
 
 RANK_LIMIT, MICROBATCH_LIMIT = 1 << 16, 10_000_000
@@ -101,10 +101,10 @@ def setting(schedule: ast.Schedule, chain: Chain, ranks: int, microbatches: int)
             )
         if name in listed:
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL103",
                     f"modality `{name}` is listed twice",
-                    (Label(line.span), Label(listed[name], "first here")),
+                    (Mark(line.span), Mark(listed[name], "first here")),
                     "put the microbatches into one line",
                 )
             )

@@ -8,7 +8,7 @@ from interlock.algebra.cut import Region
 from interlock.algebra.instance import Instance, chunk_parameter, instantiate, integer
 from interlock.algebra.library import Library
 from interlock.language import ast
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 
 @dataclass(frozen=True)

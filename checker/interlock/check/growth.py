@@ -6,8 +6,7 @@ from interlock.algebra.elaborate import Elaborated, elaborate_schedule
 from interlock.algebra.library import Library
 from interlock.program.facts import Facts
 from interlock.rules.memory import in_flight
-from interlock.text.diagnostics import InputError
-from interlock.text.finding import Finding, Severity
+from interlock.text.finding import Finding, InputError, Severity
 
 
 def growth(schedule: Elaborated, library: Library, required: bool) -> tuple[Finding | None, str]:

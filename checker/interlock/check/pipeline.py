@@ -10,8 +10,7 @@ from pathlib import PurePath
 from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.gate import waivers
 from interlock.program.ir import Program
-from interlock.text.diagnostics import Diagnostic, InputError, error
-from interlock.text.finding import Finding, Severity
+from interlock.text.finding import Finding, InputError, Severity, error
 from interlock.text.source import Source, Sources, Span
 
 DEFAULT_MODEL = "pair"
@@ -42,7 +41,7 @@ class FileResult:
     path: str
     sources: Sources
     checked: tuple[Checked, ...] = ()
-    errors: tuple[Diagnostic, ...] = ()
+    errors: tuple[Finding, ...] = ()
     as_expected: bool = False
 
 
@@ -63,14 +62,14 @@ def check_file(path: str, data: bytes, options: Options = Options()) -> FileResu
         checked = _as_header_expects(text, tuple(_sched(path, source, sources, options)))
         return FileResult(path, sources, waivers.apply(checked, source, *waivers.read(source)))
     except InputError as refused:
-        return FileResult(path, sources, (), refused.diagnostics, _expected_errors(text, refused.diagnostics))
+        return FileResult(path, sources, (), refused.findings, _expected_errors(text, refused.findings))
     except MemoryError:
         return FileResult(
             path,
             sources,
             (),
             (
-                Diagnostic(
+                Finding.of_input(
                     "IL104",
                     "reading this schedule takes more memory than there is",
                     (),
@@ -80,12 +79,12 @@ def check_file(path: str, data: bytes, options: Options = Options()) -> FileResu
         )
 
 
-def _expected_errors(text: str, diagnostics: Sequence[Diagnostic]) -> bool:
+def _expected_errors(text: str, findings: Sequence[Finding]) -> bool:
     """Whether the comments a text begins with expect it to be refused with these codes: `# expect: invalid IL101`."""
     from interlock.language.parse import header_expectations
 
     expected = [e for e in header_expectations(text[:4096]) if e.verdict == "invalid" and e.codes]
-    found = {d.code for d in diagnostics}
+    found = {d.code for d in findings}
     return bool(expected) and all({c.text for c in e.codes} <= found for e in expected)
 
 

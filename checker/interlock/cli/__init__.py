@@ -79,7 +79,7 @@ def _compare(args) -> int:
 def _fmt(args) -> int:
     from interlock.language.format import format
     from interlock.language.parse import decode
-    from interlock.text.diagnostics import InputError
+    from interlock.text.finding import InputError
     from interlock.text.source import Sources
 
     try:
@@ -98,7 +98,7 @@ def _fmt(args) -> int:
             after = format(text)
         except InputError as error:
             failed += 1
-            _show_errors(path, sources, error.diagnostics, sys.stderr)
+            _show_errors(path, sources, error.findings, sys.stderr)
             continue
         if path == "-":
             _write(after)
@@ -146,7 +146,7 @@ def _verify(args) -> int:
 
 def _import(args) -> int:
     from interlock.interchange import importing
-    from interlock.text.diagnostics import InputError
+    from interlock.text.finding import InputError
     from interlock.text.source import Sources
 
     given = [x for x in (args.path, args.megatron, args.megatron_flags) if x is not None]
@@ -184,7 +184,7 @@ def _import(args) -> int:
         _show_errors(
             args.path or ("layout" if args.megatron is not None else "flags"),
             sources,
-            error.diagnostics,
+            error.findings,
             sys.stderr,
         )
         return 2

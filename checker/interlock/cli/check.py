@@ -14,8 +14,8 @@ from interlock.cli.parallel import Failed, default_jobs, results
 from interlock.gate import baseline, policy
 from interlock.gate import config as configuration
 from interlock.gate.config import Config, option
-from interlock.text.diagnostics import InputError
 from interlock.text.files import write_whole
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 
@@ -212,7 +212,7 @@ def _config(args) -> Config:
             path = args.config or configuration.find(here)
         return Config() if path is None else configuration.read(path, sources)
     except InputError as refused:
-        show_errors(path or "the configuration", sources, refused.diagnostics, sys.stderr)
+        show_errors(path or "the configuration", sources, refused.findings, sys.stderr)
         raise Refused from None
 
 

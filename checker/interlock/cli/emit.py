@@ -8,8 +8,8 @@ from pathlib import Path
 
 from interlock.check.queries import queries
 from interlock.cli.common import read, show_errors, write
-from interlock.text.diagnostics import InputError
 from interlock.text.files import write_whole
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 
@@ -30,5 +30,5 @@ def emit(paths: Sequence[str], args, options) -> int:
                 written += 1
         except InputError as error:
             refused += 1
-            show_errors(name, sources, error.diagnostics, sys.stderr)
+            show_errors(name, sources, error.findings, sys.stderr)
     return 2 if refused else 0

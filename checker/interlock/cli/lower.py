@@ -13,8 +13,8 @@ from interlock.lower.sources import sources_of
 from interlock.report import diagnostics, text
 from interlock.report.outcome import Unread
 from interlock.report.style import Paint
-from interlock.text.diagnostics import Diagnostic
 from interlock.text.files import write_whole
+from interlock.text.finding import Finding
 
 
 def run(
@@ -93,7 +93,7 @@ def prepare(
         complain(
             "\n".join(
                 diagnostics.render(
-                    Diagnostic(refused.code, refused.args[0], help=refused.help),
+                    Finding.of_input(refused.code, refused.args[0], help=refused.help),
                     None,
                     name,
                     width=terminal.get("width", 100),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from interlock.cli.common import read, show_errors, usage, write
 from interlock.profile import write as writing
-from interlock.text.diagnostics import InputError
 from interlock.text.files import write_whole
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 
@@ -34,7 +34,7 @@ def run(args) -> int:
     try:
         profile, notes = _traced(args, name, sources) if args.trace is not None else _measured(args)
     except InputError as refused:
-        show_errors(name or args.module, sources, refused.diagnostics, sys.stderr)
+        show_errors(name or args.module, sources, refused.findings, sys.stderr)
         return 2
     text = writing.text(profile, notes)
     for note in notes:

@@ -9,8 +9,8 @@ from pathlib import Path
 from interlock.check.pipeline import Options
 from interlock.cli.common import MOST_BYTES, read, show_errors, terminal, usage, write
 from interlock.report.timeline.scenes import NothingToDraw, Subject, scene, subjects, timed
-from interlock.text.diagnostics import InputError
 from interlock.text.files import write_whole
+from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 ENDINGS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "perfetto", ".txt": "terminal"}
@@ -104,7 +104,7 @@ def _subjects(path: str, args, csv_options) -> list[Subject]:
             )
         )
     except InputError as error:
-        show_errors(name, sources, error.diagnostics, sys.stderr)
+        show_errors(name, sources, error.findings, sys.stderr)
         raise _Refused from None
 
 

@@ -159,7 +159,7 @@ def _excused(c: Checked, known: set[tuple]) -> bool:
         for i, e in enumerate(c.expectations)
     ):
         return False
-    return not any(d.severity == "error" and not d.known for d in c.warnings) and all(
+    return not any(d.is_error and not d.known for d in c.warnings) and all(
         _answer_excused(c, a) for a in c.answers
     )
 

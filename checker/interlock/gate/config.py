@@ -11,7 +11,7 @@ from pathlib import Path
 
 from interlock.algebra.names import list_of, nearest
 from interlock.gate import globs, mild
-from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.source import Source, Sources, Span
 
 NAMES = ("interlock.toml", "pyproject.toml")  # in one folder the first wins
@@ -105,7 +105,7 @@ def read(path: str, sources: Sources) -> Config:
     source = sources.of(0)
     if found is None:
         raise InputError(
-            Diagnostic(
+            Finding.of_input(
                 "IL908",
                 f"{path} has no table `[tool.interlock]`",
                 (),
@@ -123,13 +123,15 @@ def _table(path: str, sources: Sources) -> dict | None:
     help = "--no-config leaves it out"
     if len(data) > LARGEST_FILE:
         raise InputError(
-            Diagnostic("IL908", f"{path} is larger than {LARGEST_FILE >> 20} MiB", (), help, rule="R-GATE-3")
+            Finding.of_input(
+                "IL908", f"{path} is larger than {LARGEST_FILE >> 20} MiB", (), help, rule="R-GATE-3"
+            )
         )
     try:
         table = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InputError(
-            Diagnostic("IL908", f"{path} is not UTF-8 text", (), help, rule="R-GATE-3")
+            Finding.of_input("IL908", f"{path} is not UTF-8 text", (), help, rule="R-GATE-3")
         ) from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         message, _, where = str(error).partition(" (at ")
@@ -140,10 +142,10 @@ def _table(path: str, sources: Sources) -> dict | None:
             else len(source.text.rstrip())
         )
         raise InputError(
-            Diagnostic(
+            Finding.of_input(
                 "IL908",
                 f"this is no TOML: {message[:1].lower()}{message[1:]}",
-                (Label(Span(min(at, max(len(source.text) - 1, 0)), 1), ""),),
+                (Mark(Span(min(at, max(len(source.text) - 1, 0)), 1), ""),),
                 help,
                 rule="R-GATE-3",
             )
@@ -161,7 +163,7 @@ class _Reader:
         self.source = source
         self.text = _COMMENT.sub(lambda m: m[0] if m[0][0] != "#" else " " * len(m[0]), source.text)
         self.whole_file = whole_file
-        self.wrong: list[Diagnostic] = []
+        self.wrong: list[Finding] = []
 
     def config(self, table) -> Config:
         from interlock.check.program import ENGINES
@@ -202,7 +204,7 @@ class _Reader:
 
     def say(self, message: str, words: Iterable[str], help: str = "", start: int = 0) -> None:
         self.wrong.append(
-            Diagnostic("IL908", message, (Label(self.place(words, start), ""),), help, rule="R-GATE-3")
+            Finding.of_input("IL908", message, (Mark(self.place(words, start), ""),), help, rule="R-GATE-3")
         )
 
     def place(self, words: Iterable[str], start: int = 0) -> Span:

@@ -9,8 +9,7 @@ from interlock.check.verdict import Checked
 from interlock.gate import globs
 from interlock.gate.config import Allow, Config
 from interlock.gate.waivers import RULE, decided, take
-from interlock.text.diagnostics import Diagnostic, Label
-from interlock.text.finding import Severity
+from interlock.text.finding import Finding, Mark, Severity
 from interlock.text.source import Span
 
 
@@ -63,12 +62,12 @@ def _report(results: list, allow: Allow, config: Config) -> None:
         return
     result = results[named[0]]
     base = _base(result, config)
-    d = Diagnostic(
+    d = Finding.of_input(
         "IL906",
         f"this waiver waives nothing: no `{allow.code}` that could be waived was found in {allow.path}",
-        (Label(Span(base + allow.span.at, allow.span.width), ""),),
+        (Mark(Span(base + allow.span.at, allow.span.width), ""),),
         "delete it",
-        "warning",
+        Severity.WARNING,
         RULE,
     )
     first = result.checked[0]
@@ -93,6 +92,12 @@ def _finding(finding, severity: dict[str, str]):
     return None if wanted == "off" else replace(finding, severity=Severity(wanted), raised=wanted == "error")
 
 
-def _diagnostic(diagnostic: Diagnostic, severity: dict[str, str]):
+def _diagnostic(diagnostic: Finding, severity: dict[str, str]):
     wanted = severity.get(diagnostic.code)
-    return diagnostic if wanted is None else None if wanted == "off" else replace(diagnostic, severity=wanted)
+    return (
+        diagnostic
+        if wanted is None
+        else None
+        if wanted == "off"
+        else replace(diagnostic, severity=Severity(wanted))
+    )

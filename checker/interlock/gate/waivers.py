@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from interlock.check.verdict import Answer, Checked, Verdict, Waived
 from interlock.gate import mild
-from interlock.text.diagnostics import Diagnostic, InputError, Label
-from interlock.text.finding import Finding
+from interlock.text.finding import Finding, InputError, Mark, Severity
 from interlock.text.source import Source, Span
 
 RULE = "R-GATE-1"
@@ -29,7 +28,7 @@ class Waiver:
     span: Span
 
 
-def read(source: Source) -> tuple[list[Waiver], list[Diagnostic]]:
+def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
     """The waivers of a text, and what is wrong with them (IL906). Raises InputError (IL907) for one that names an error."""
     waivers, wrong, refused = [], [], []
     for text, span in _ours(source):
@@ -50,10 +49,10 @@ def read(source: Source) -> tuple[list[Waiver], list[Diagnostic]]:
                 )
             elif not mild.is_mild(code):
                 refused.append(
-                    Diagnostic(
+                    Finding.of_input(
                         "IL907",
                         mild.why_not(code),
-                        (Label(span, "waives it"),),
+                        (Mark(span, "waives it"),),
                         mild.instead(code),
                         rule="R-GATE-2",
                     )
@@ -88,7 +87,7 @@ def _about(source: Source, span: Span) -> int:
 
 
 def apply(
-    checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Diagnostic]
+    checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Finding]
 ) -> tuple[Checked, ...]:
     """Takes what is waived out of the findings, and reports waivers that are wrong or waive nothing (IL906)."""
     if not waivers and not wrong:
@@ -111,9 +110,9 @@ def apply(
             if (w, code) not in used and all(decided(c, code) for c in checked)
         ),
     ]
-    for d in sorted(problems, key=lambda d: d.labels[0].span.at):
+    for d in sorted(problems, key=lambda d: d.marks[0].span.at):
         mine = max(
-            (i for i, c in enumerate(out) if c.at <= d.labels[0].span.at), key=lambda i: out[i].at, default=0
+            (i for i, c in enumerate(out) if c.at <= d.marks[0].span.at), key=lambda i: out[i].at, default=0
         )
         if out:
             out[mine] = replace(out[mine], warnings=(*out[mine].warnings, d))
@@ -152,8 +151,8 @@ def take(checked: Checked, waiver_of) -> Checked:
     warnings = tuple(
         kept(
             checked.warnings,
-            lambda d: d.labels[0].span.at if d.labels else checked.at,
-            lambda d: d.severity != "error",
+            lambda d: d.marks[0].span.at if d.marks else checked.at,
+            lambda d: not d.is_error,
         )
     )
     return (
@@ -182,7 +181,7 @@ def _waive(checked: Checked, source: Source, allowed) -> Checked:
     return take(checked, waiver_of)
 
 
-def _unused(waiver: Waiver, code: str) -> Diagnostic:
+def _unused(waiver: Waiver, code: str) -> Finding:
     return _warning(
         f"this waiver waives nothing: there is no `{code}` here that could be waived",
         waiver.span,
@@ -191,5 +190,5 @@ def _unused(waiver: Waiver, code: str) -> Diagnostic:
     )
 
 
-def _warning(message: str, span: Span, label: str, help: str) -> Diagnostic:
-    return Diagnostic("IL906", message, (Label(span, label),), help, "warning", RULE)
+def _warning(message: str, span: Span, label: str, help: str) -> Finding:
+    return Finding.of_input("IL906", message, (Mark(span, label),), help, Severity.WARNING, RULE)

@@ -17,7 +17,7 @@ from interlock.interchange.step_lists import (
     ranks_of,
 )
 from interlock.program.ir import TRANSFER, Kind, OrderBuilder
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 SHOWN = 20  # clashes reported in one run
@@ -62,7 +62,7 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
     ]
     _one_form(steps)
     _trains(steps)
-    clashes: list[Diagnostic] = []
+    clashes: list[Finding] = []
     builder = OrderBuilder()
     tied = False
     for rank, listed in enumerate(steps):
@@ -136,10 +136,10 @@ def _one_form(steps: list[list[_Step]]) -> None:
     other = next((s for listed in steps for s in listed if s.by and first and s.by != first.by), None)
     if other is not None:
         raise InputError(
-            Diagnostic(
+            Finding.of_input(
                 "IL112",
                 f"one instruction gives `{first.by}`, another `{other.by}`",
-                (Label(other.span), Label(first.span, "the first")),
+                (Mark(other.span), Mark(first.span, "the first")),
                 "write the whole file in one form",
             )
         )
@@ -179,7 +179,7 @@ class _Buffers:
     """Which microbatch each buffer of a rank holds. Microbatches come in order: the k-th to fill a buffer is number k."""
 
     rank: int
-    clashes: list[Diagnostic]
+    clashes: list[Finding]
     held: dict[int, _Buffer] = field(default_factory=dict)
     filled: int = 0
 
@@ -212,12 +212,12 @@ class _Buffers:
                 else "it has not run"
             )
             self.clashes.append(
-                Diagnostic(
+                Finding.of_input(
                     "IL113",
                     f"`{s.type}` fills buffer {s.number} of rank {self.rank}, which still holds microbatch {old.microbatch}: {what}",
                     (
-                        Label(s.span, "filled again"),
-                        Label(old.filled, f"microbatch {old.microbatch} came here"),
+                        Mark(s.span, "filled again"),
+                        Mark(old.filled, f"microbatch {old.microbatch} came here"),
                     ),
                     "send the gradient before receiving into the buffer, or give the rank more buffers",
                 )

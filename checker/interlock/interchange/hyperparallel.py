@@ -17,7 +17,7 @@ from interlock.interchange.step_lists import (
     ranks_of,
 )
 from interlock.program.ir import TRANSFER, Communicator, Kind, OrderBuilder, Stage
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 _STEP = re.compile("([A-Z][A-Z_]*) (0|[1-9][0-9]*|-) (-1|0|[1-9][0-9]*|-)")
@@ -345,10 +345,10 @@ def _encoder(lists: list[list[_Step]]) -> _Encoder | None:
     )
     if central and reduced:
         raise InputError(
-            Diagnostic(
+            Finding.of_input(
                 "IL113",
                 "the encoder's backward is both recomputed on the first rank and run on its owners",
-                (Label(central.span, "recomputed"), Label(reduced.span, "on its owners")),
+                (Mark(central.span, "recomputed"), Mark(reduced.span, "on its owners")),
                 "write out a schedule with `owner_backward` either on or off",
             )
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from interlock.text.diagnostics import InputError, error
+from interlock.text.finding import InputError, error
 from interlock.text.source import Source, Span
 
 MAX_BYTES = 64 << 20

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from interlock.language.unparse import commented, identifier
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 MAX_TEXT = 1 << 20
@@ -38,7 +38,7 @@ class Layout:
     ranks: int
     stages: tuple[str, ...]
     spans: tuple[Span | None, ...] = field(default=(), compare=False)
-    notes: tuple[Diagnostic, ...] = field(default=(), compare=False)
+    notes: tuple[Finding, ...] = field(default=(), compare=False)
 
     @property
     def chunks(self) -> int:
@@ -116,10 +116,10 @@ class _Reader:
         while self.text != ")":
             if self.text == "(":
                 raise InputError(
-                    Diagnostic(
+                    Finding.of_input(
                         "IL111",
                         "a group within a group",
-                        (Label(self.span), Label(opened, "the group it stands in")),
+                        (Mark(self.span), Mark(opened, "the group it stands in")),
                         "write the inner group out: groups do not nest",
                     )
                 )
@@ -363,17 +363,17 @@ def _empty(layout: Layout):
     holders = next(s for s, items in enumerate(layout.stages) if "L" in items)
     for s, items in enumerate(layout.stages):
         if not items and s == len(layout.stages) - 1:
-            yield Diagnostic(
+            yield Finding.of_input(
                 "IL205",
                 f"the last stage is empty: the loss is in stage {holders}, on rank {holders % layout.ranks}, not on the last rank",
-                (Label(layout.spans[s], "the last stage follows"),),
+                (Mark(layout.spans[s], "the last stage follows"),),
                 "move `L` into the last stage; Megatron accepts this layout, and its last rank then has no loss",
             )
         elif not items:
-            yield Diagnostic(
+            yield Finding.of_input(
                 "IL205",
                 f"stage {s} is empty, and every stage of a schedule has a layer",
-                (Label(layout.spans[s], "it ends here"),),
+                (Mark(layout.spans[s], "it ends here"),),
                 "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its input on",
             )
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from interlock.interchange.megatron import MAX_ITEMS, MAX_RANKS, MAX_TEXT, Layout, LayoutSizes, read_layout
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 _FLAGS = {
@@ -115,10 +115,10 @@ def _flags(source: Source) -> dict[str, _Flag]:
             )
         if name in out:
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL111",
                     f"`{text}` is given twice",
-                    (Label(span), Label(out[name].span, "and here")),
+                    (Mark(span), Mark(out[name].span, "and here")),
                     "delete one of them",
                 )
             )
@@ -157,10 +157,10 @@ def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: LayoutSizes
     for name in ("per_stage", "chunks", "first", "last", "embedding", "loss"):
         if name in flags:
             raise InputError(
-                Diagnostic(
+                Finding.of_input(
                     "IL111",
                     "a layout says where every layer is, and this flag says it again",
-                    (Label(flags[name].span), Label(flags["layout"].span, "the layout")),
+                    (Mark(flags[name].span), Mark(flags["layout"].span, "the layout")),
                     "delete one of the two",
                 )
             )
@@ -277,10 +277,10 @@ def _multiples(number: int, of: int) -> str:
 def _together(flags: dict[str, _Flag], a: str, b: str, why: str) -> None:
     if a in flags and b in flags:
         raise InputError(
-            Diagnostic(
+            Finding.of_input(
                 "IL111",
                 why,
-                (Label(flags[b].span), Label(flags[a].span, "with this one")),
+                (Mark(flags[b].span), Mark(flags[a].span, "with this one")),
                 "keep one of the two",
             )
         )
@@ -311,10 +311,10 @@ def _built(flags: dict[str, _Flag], per_rank: list[int], chunks: int) -> Layout:
     span = flags["layers"].span
     layout = Layout(ranks, tuple(stages), (span,) * len(stages))
     empty = [
-        Diagnostic(
+        Finding.of_input(
             "IL205",
             f"stage {s} gets no layer, and every stage of a schedule has one",
-            (Label(span),),
+            (Mark(span),),
             "ask for fewer stages, or for more layers",
         )
         for s, items in enumerate(stages)

@@ -11,7 +11,7 @@ from interlock.interchange.json_reader import MAX_VALUES, Reader, Value, describ
 from interlock.interchange.step_lists import Imported, StepOptions, assemble, build, index
 from interlock.interchange.torch_csv import MAX_RANKS
 from interlock.program.ir import Kind, OrderBuilder
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 _LINE = re.compile(
@@ -100,10 +100,10 @@ def _program(
         for before, w in zip(listed, listed[1:]):
             if w.start < before.end:
                 raise InputError(
-                    Diagnostic(
+                    Finding.of_input(
                         "IL113",
                         f"two operations of device {device} overlap in time: which comes first cannot be told",
-                        (Label(w.span, f"starts at {w.start}"), Label(before.span, f"ends at {before.end}")),
+                        (Mark(w.span, f"starts at {w.start}"), Mark(before.span, f"ends at {before.end}")),
                         "a device does one operation at a time: correct the times",
                     )
                 )
@@ -262,12 +262,12 @@ def _places(placement: Value) -> list[int]:
                 )
             if stage in at:
                 raise InputError(
-                    Diagnostic(
+                    Finding.of_input(
                         "IL204",
                         f"stage {stage} is placed twice",
                         (
-                            Label(v.span, f"on device {device}"),
-                            Label(at[stage][1], f"on device {at[stage][0]}"),
+                            Mark(v.span, f"on device {device}"),
+                            Mark(at[stage][1], f"on device {at[stage][0]}"),
                         ),
                         "a stage lies on one device",
                     )

@@ -11,7 +11,7 @@ import numpy as np
 from interlock.interchange.json_reader import Value
 from interlock.interchange.torch_csv import MAX_INDEX, MAX_RANKS, count_microbatches, count_stages, placed
 from interlock.program.ir import COMPUTE, Kind, Layer, Order, OrderBuilder, Program, Stage
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from interlock.kernel.wellformed import read as well_formed
 from interlock.program.facts import IS_COMPUTE, Facts
 from interlock.program.ir import WITH_MICROBATCH, WITH_STAGE, Kind, Program
 from interlock.rules.waits import MODELS
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 from interlock.timing.timeline import Timeline
 
@@ -273,12 +273,12 @@ def _in_order(program: Program, rows: list[_Row], start: np.ndarray, end: np.nda
     if len(early):
         before, i = int(work[early[0]]), int(work[early[0] + 1])
         raise InputError(
-            Diagnostic(
+            Finding.of_input(
                 "IL113",
                 f"rank {facts.rank[i]} computes {program.show(before)} and {program.show(i)} at the same time, or not in their order",
                 (
-                    Label(rows[i].span, f"starts at {start[i]}"),
-                    Label(rows[before].span, f"ends at {end[before]}"),
+                    Mark(rows[i].span, f"starts at {start[i]}"),
+                    Mark(rows[before].span, f"ends at {end[before]}"),
                 ),
                 "a rank does one operation at a time: correct the times",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby, islice
 from typing import Literal
@@ -13,7 +13,7 @@ import numpy as np
 from interlock.interchange.bad_cell import explain, looks_cut_off, looks_like_operation, too_large
 from interlock.interchange.cells import BAD, EMPTY, OVERLAP, PAIR, WORDS, Cells, scan
 from interlock.program.ir import COMPUTE, TRANSFER, WITH_MICROBATCH, Kind, Layer, Order, Program, Stage
-from interlock.text.diagnostics import Diagnostic, InputError, Label, error
+from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 MAX_BYTES = 64 << 20
@@ -85,7 +85,7 @@ def read(source: Source, options: CsvOptions = CsvOptions()) -> Program:
         _empty_cells(source, cells, ranks, comms),
         _forbidden(source, cells, options),
         _large(source, cells),
-        key=lambda d: d.labels[0].span.at,
+        key=lambda d: d.marks[0].span.at,
     )
     if errors := list(islice(found, _SHOWN + 1)):
         if len(errors) > _SHOWN:
@@ -204,11 +204,11 @@ def _span(source: Source, cells: Cells, cell: int, last: int | None = None) -> S
     return Span(source.base + start, max(end - start, 1))
 
 
-def _with_detail(d: Diagnostic, line: str) -> Diagnostic:
-    return Diagnostic(d.code, d.message, d.labels, d.help, d.severity, d.rule, (*d.detail, line))
+def _with_detail(d: Finding, line: str) -> Finding:
+    return replace(d, detail=(*d.detail, line))
 
 
-def _bad_cells(source: Source, cells: Cells, ranks: int) -> Iterator[Diagnostic]:
+def _bad_cells(source: Source, cells: Cells, ranks: int) -> Iterator[Finding]:
     text = source.text
     of = lambda cell: text[cells.start[cell] : cells.end[cell]]
     bad = np.flatnonzero(cells.kind == BAD)
@@ -235,42 +235,42 @@ def _bad_cells(source: Source, cells: Cells, ranks: int) -> Iterator[Diagnostic]
         for cell in here:
             span = _span(source, cells, cell)
             if torn and cell == here[-1]:
-                yield Diagnostic(
+                yield Finding.of_input(
                     "IL110",
                     f"the last line stops in the middle of an operation: `{of(cell)}`",
-                    (Label(span, "the end of the file"),),
+                    (Mark(span, "the end of the file"),),
                     "the file looks cut off: write it out again, or end the line with a whole operation",
                 )
             elif (index := too_large(of(cell), MAX_INDEX)) is not None:
                 yield _too_large_index(span, index)
             else:
                 cause, repair = explain(of(cell))
-                yield Diagnostic("IL108", cause, (Label(span),), repair)
+                yield Finding.of_input("IL108", cause, (Mark(span),), repair)
 
 
-def _no_rank(span: Span, line: int, first: str) -> Diagnostic:
+def _no_rank(span: Span, line: int, first: str) -> Finding:
     what = "a comment" if first.startswith(("#", "//")) else "a header" if line == 0 else "no operation"
     message = (
         f"line {line + 1} is {what}, not a rank"
         if what != "no operation"
         else f"line {line + 1} holds no operation, and every line is a rank"
     )
-    return Diagnostic(
-        "IL109", message, (Label(span),), "delete the line: the first line is rank 0, the second rank 1"
+    return Finding.of_input(
+        "IL109", message, (Mark(span),), "delete the line: the first line is rank 0, the second rank 1"
     )
 
 
-def _blank_lines(source: Source, cells: Cells, ranks: int) -> Iterator[Diagnostic]:
+def _blank_lines(source: Source, cells: Cells, ranks: int) -> Iterator[Finding]:
     for line in np.flatnonzero(_blank(cells)[:ranks]).tolist():
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL110",
             f"line {line + 1} is empty, and every line is a rank",
-            (Label(_span(source, cells, int(cells.line[line]))),),
+            (Mark(_span(source, cells, int(cells.line[line]))),),
             f"delete the line, or write the operations of rank {line} on it",
         )
 
 
-def _empty_cells(source: Source, cells: Cells, ranks: int, comms: bool) -> Iterator[Diagnostic]:
+def _empty_cells(source: Source, cells: Cells, ranks: int, comms: bool) -> Iterator[Finding]:
     """Bubbles of a compute-comms file, one diagnostic for each run of them."""
     if not comms:
         return
@@ -284,17 +284,17 @@ def _empty_cells(source: Source, cells: Cells, ranks: int, comms: bool) -> Itera
         length = int(np.argmin(empty[cell:line_end])) or line_end - cell
         last = cell + length - 1
         trailing = last == line_end - 1
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL110",
             f"{'an empty cell stands' if length == 1 else f'{length} empty cells stand'} in a compute-comms file",
-            (Label(_span(source, cells, cell, last)),),
+            (Mark(_span(source, cells, cell, last)),),
             "delete the commas at the end of the line"
             if trailing
             else "delete the cell: only a compute-only file has cells for waiting",
         )
 
 
-def _forbidden(source: Source, cells: Cells, options: CsvOptions) -> Iterator[Diagnostic]:
+def _forbidden(source: Source, cells: Cells, options: CsvOptions) -> Iterator[Finding]:
     """Cells a file declared compute-only does not hold."""
     if options.format != "compute-only":
         return
@@ -308,15 +308,15 @@ def _forbidden(source: Source, cells: Cells, options: CsvOptions) -> Iterator[Di
             if kind is Kind.REDUCE
             else "the sharding of weights is"
         )
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL108",
             f"`{text}` stands in a compute-only file",
-            (Label(_span(source, cells, cell)),),
+            (Mark(_span(source, cells, cell)),),
             f"read the file as compute-comms, or delete the cell: in a compute-only file {what} put in by the runtime",
         )
 
 
-def _large(source: Source, cells: Cells) -> Iterator[Diagnostic]:
+def _large(source: Source, cells: Cells) -> Iterator[Finding]:
     large = (cells.kind < EMPTY) & (np.maximum(cells.stage, cells.mb) > MAX_INDEX)
     pairs = np.flatnonzero(cells.kind == PAIR)
     highest = cells.halves[:, (1, 2, 4, 5)].max(axis=1, initial=0)
@@ -327,11 +327,11 @@ def _large(source: Source, cells: Cells) -> Iterator[Diagnostic]:
         yield _too_large_index(span, too_large(text, MAX_INDEX))
 
 
-def _too_large_index(span: Span, index: int) -> Diagnostic:
-    return Diagnostic(
+def _too_large_index(span: Span, index: int) -> Finding:
+    return Finding.of_input(
         "IL104",
         f"the index {index} is above {MAX_INDEX:,}",
-        (Label(span),),
+        (Mark(span),),
         "number stages and microbatches from 0, without gaps",
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from interlock.language import ast
 from interlock.language.operations import OperationError
-from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding, Mark
 from interlock.text.quantities import DIMENSION, PHRASE, WRITTEN_UNITS, NumberError, read_amount, read_int
 from interlock.text.source import Span
 
@@ -85,13 +85,13 @@ class Base:
 
     def reset(self, base: int) -> None:
         self.base = base
-        self.errors: list[Diagnostic] = []
+        self.errors: list[Finding] = []
         self.depth: dict[int, int] = {}  # of whole expressions, by id; the tree keeps them alive
         self.too_deep = False
 
     def fail(self, code: str, message: str, span: Span, help: str = "", label: str = "") -> None:
         if len(self.errors) < _MOST_KEPT:
-            self.errors.append(Diagnostic(code, message, (Label(span, label),), help))
+            self.errors.append(Finding.of_input(code, message, (Mark(span, label),), help))
 
     def _place(self, token) -> Span:
         return Span(self.base + token.start_pos, token.end_pos - token.start_pos)
@@ -160,7 +160,9 @@ class Base:
     def twice(self, message: str, span: Span, first: Span, help: str) -> None:
         if len(self.errors) < _MOST_KEPT:
             self.errors.append(
-                Diagnostic("IL103", message, (Label(span, "again here"), Label(first, "first here")), help)
+                Finding.of_input(
+                    "IL103", message, (Mark(span, "again here"), Mark(first, "first here")), help
+                )
             )
 
     def _models(self, words, targets: tuple[str, ...] = ()) -> tuple[ast.Word, ...]:

@@ -9,18 +9,18 @@ from itertools import islice
 
 from interlock.language import ast
 from interlock.language.expand import MOST_OPERATIONS, count
-from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding, Mark
 from interlock.text.source import Span
 
 FUNCTIONS = ("min", "max")
 
 
-def check(file: ast.File) -> Iterator[Diagnostic]:
+def check(file: ast.File) -> Iterator[Finding]:
     if not file.schedules and not file.skeletons:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL106",
             "this file contains neither a schedule nor a skeleton",
-            (Label(Span(file.span.at, 1)),),
+            (Mark(Span(file.span.at, 1)),),
             "begin with `schedule NAME { .. }`",
         )
     yield from _twice("schedule", (s.name for s in file.schedules))
@@ -31,27 +31,27 @@ def check(file: ast.File) -> Iterator[Diagnostic]:
         yield from _schedule(schedule)
 
 
-def _twice(what: str, names: Iterable[ast.Word]) -> Iterator[Diagnostic]:
+def _twice(what: str, names: Iterable[ast.Word]) -> Iterator[Finding]:
     seen: dict[str, ast.Word] = {}
     for name in names:
         if name.text in seen:
-            yield Diagnostic(
+            yield Finding.of_input(
                 "IL103",
                 f"{what} `{name}` is defined twice",
-                (Label(name.span, "again here"), Label(seen[name.text].span, "first here")),
+                (Mark(name.span, "again here"), Mark(seen[name.text].span, "first here")),
                 "rename one of them",
             )
         seen.setdefault(name.text, name)
 
 
-def _unknown(what: str, name: str, span: Span, known: Iterable[str], none: str = "") -> Diagnostic:
+def _unknown(what: str, name: str, span: Span, known: Iterable[str], none: str = "") -> Finding:
     known = list(islice(known, 200))
     near = difflib.get_close_matches(name[:60], known, 1, 0.6)
     listed = ", ".join(known[:12]) + (", .." if len(known) > 12 else "")
-    return Diagnostic(
+    return Finding.of_input(
         "IL107",
         f"unknown {what} `{name if len(name) <= 40 else name[:37] + '...'}`",
-        (Label(span),),
+        (Mark(span),),
         f"did you mean `{near[0]}`?" if near else f"known here: {listed}" if known else none,
     )
 
@@ -59,7 +59,7 @@ def _unknown(what: str, name: str, span: Span, known: Iterable[str], none: str =
 # ---- schedules ---------------------------------------------------------------------------------
 
 
-def _schedule(s: ast.Schedule) -> Iterator[Diagnostic]:
+def _schedule(s: ast.Schedule) -> Iterator[Finding]:
     yield from _required(s)
     groups: dict[str, int] | None = {} if s.model and s.model.profile is None else None
     if groups is not None:
@@ -81,10 +81,10 @@ def _schedule(s: ast.Schedule) -> Iterator[Diagnostic]:
             yield from _layer_ref(ref, groups)
     elif s.model is None:
         for ref in refs:
-            yield Diagnostic(
+            yield Finding.of_input(
                 "IL107",
                 f"unknown layer group `{ref.group}`: the schedule has no model",
-                (Label(ref.span),),
+                (Mark(ref.span),),
                 "add `model { .. }`; without one, stages are frozen and tied by number: `freeze stage 0`",
             )
 
@@ -97,38 +97,38 @@ def _schedule(s: ast.Schedule) -> Iterator[Diagnostic]:
         yield from _order(s.order, known, none)
 
 
-def _required(s: ast.Schedule) -> Iterator[Diagnostic]:
+def _required(s: ast.Schedule) -> Iterator[Finding]:
     if s.ranks is None and not s.order:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL101",
             f"schedule `{s.name}` does not say how many ranks it has",
-            (Label(s.name.span),),
+            (Mark(s.name.span),),
             "add `ranks 4`",
         )
     if s.microbatches is None and not s.order:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL101",
             f"schedule `{s.name}` does not say how many microbatches it has",
-            (Label(s.name.span),),
+            (Mark(s.name.span),),
             "add `microbatches 8`",
         )
     if s.cut and s.order:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL101",
             f"schedule `{s.name}` has a `cut` and an order written out",
-            (Label(s.order.span), Label(s.cut.span)),
+            (Mark(s.order.span), Mark(s.cut.span)),
             "keep one of the two",
         )
     if s.place and s.cut:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL101",
             "`place` stands beside an order written out, not beside a `cut`",
-            (Label(s.place.span),),
+            (Mark(s.place.span),),
             "delete it: the skeletons place the stages",
         )
 
 
-def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Diagnostic]:
+def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Finding]:
     yield from _twice(
         "layer group",
         (name for item in model.items if isinstance(item, (ast.Layers, ast.Pattern)) and (name := item.name)),
@@ -143,10 +143,10 @@ def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Diagnostic]:
                     groups[item.name.text] = len(item.text)
                 for kind in item.kinds:
                     if kind.properties and kind.kind.text in kinds:
-                        yield Diagnostic(
+                        yield Finding.of_input(
                             "IL103",
                             f"kind `{kind.kind}` is described twice",
-                            (Label(kind.span), Label(kinds[kind.kind.text].span)),
+                            (Mark(kind.span), Mark(kinds[kind.kind.text].span)),
                             "describe it in one place",
                         )
                     elif not kind.properties and kind.kind.text not in kinds:
@@ -164,28 +164,28 @@ def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Diagnostic]:
             yield from _layer_ref(item.to, groups)
 
 
-def _layer_ref(ref: ast.LayerRef, groups: dict[str, int]) -> Iterator[Diagnostic]:
+def _layer_ref(ref: ast.LayerRef, groups: dict[str, int]) -> Iterator[Finding]:
     size = groups.get(ref.group.text)
     if size is None:
         yield _unknown("layer group", ref.group.text, ref.group.span, groups, "the model has no layer")
     elif ref.range and ref.range.last >= size:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL107",
             f"`{ref.group}` has no layer {ref.range.last}",
-            (Label(ref.range.span),),
+            (Mark(ref.range.span),),
             f"it has {size}: `{ref.group}[0..{size - 1}]`"
             if size > 1
             else f"it is one layer: write `{ref.group}`",
         )
 
 
-def _order(order: ast.Order, known: set[str], none: str) -> Iterator[Diagnostic]:
+def _order(order: ast.Order, known: set[str], none: str) -> Iterator[Finding]:
     total = sum(count(rank.items) for rank in order.ranks)
     if total > MOST_OPERATIONS:
-        yield Diagnostic(
+        yield Finding.of_input(
             "IL104",
             f"this {order.form} lists {total:,} operations",
-            (Label(Span(order.span.at, 5)),),
+            (Mark(Span(order.span.at, 5)),),
             f"the most is {MOST_OPERATIONS:,}; a skeleton has no such limit",
         )
     for rank in order.ranks:
@@ -215,7 +215,7 @@ class _Skeleton:
         self.skeleton = skeleton
         self.known: dict[str, Span] = {}
 
-    def check(self) -> Iterator[Diagnostic]:
+    def check(self) -> Iterator[Finding]:
         s = self.skeleton
         yield from _twice("parameter", s.parameters)
         self.known = {p.text: p.span for p in s.parameters}
@@ -230,20 +230,20 @@ class _Skeleton:
         for given in (g for prove in s.proves for g in prove.given):
             yield from self._condition(given)
         if s.program is None:
-            yield Diagnostic(
-                "IL101", f"skeleton `{s.name}` has no program", (Label(s.name.span),), "add `rank r { .. }`"
+            yield Finding.of_input(
+                "IL101", f"skeleton `{s.name}` has no program", (Mark(s.name.span),), "add `rank r { .. }`"
             )
         else:
             with self._scope(s.program.variable) as again:
                 yield from again
                 yield from self._steps(s.program.body)
 
-    def _define(self, name: ast.Word) -> Iterator[Diagnostic]:
+    def _define(self, name: ast.Word) -> Iterator[Finding]:
         if name.text in self.known:
-            yield Diagnostic(
+            yield Finding.of_input(
                 "IL103",
                 f"`{name}` already has a meaning here",
-                (Label(name.span, "again here"), Label(self.known[name.text], "first here")),
+                (Mark(name.span, "again here"), Mark(self.known[name.text], "first here")),
                 "take another name",
             )
         self.known.setdefault(name.text, name.span)
@@ -256,12 +256,12 @@ class _Skeleton:
         for name in list(islice(reversed(self.known), len(self.known) - before)):
             del self.known[name]
 
-    def _steps(self, steps) -> Iterator[Diagnostic]:
+    def _steps(self, steps) -> Iterator[Finding]:
         with self._scope():
             for step in steps:
                 yield from self._step(step)
 
-    def _step(self, step) -> Iterator[Diagnostic]:
+    def _step(self, step) -> Iterator[Finding]:
         match step:
             case ast.Let():
                 yield from self._expression(step.value)
@@ -274,10 +274,10 @@ class _Skeleton:
                     for argument in step.over.arguments:
                         yield from self._expression(argument)
                     if len(step.over.arguments) != 1:
-                        yield Diagnostic(
+                        yield Finding.of_input(
                             "IL101",
                             "`owned` takes one argument, the rank",
-                            (Label(step.over.span),),
+                            (Mark(step.over.span),),
                             "write `owned(r)`",
                         )
                 with self._scope(step.variable) as again:
@@ -295,7 +295,7 @@ class _Skeleton:
                 for argument in step.arguments:
                     yield from self._expression(argument)
 
-    def _condition(self, c) -> Iterator[Diagnostic]:
+    def _condition(self, c) -> Iterator[Finding]:
         match c:
             case ast.Logic():
                 yield from self._condition(c.left)
@@ -306,23 +306,23 @@ class _Skeleton:
                 yield from self._expression(c.left)
                 yield from self._expression(c.right)
             case _:
-                yield Diagnostic(
+                yield Finding.of_input(
                     "IL101",
                     "expected a condition, not a number",
-                    (Label(c.span),),
+                    (Mark(c.span),),
                     "compare it with something: `i == 0`",
                 )
 
-    def _expression(self, e) -> Iterator[Diagnostic]:
+    def _expression(self, e) -> Iterator[Finding]:
         match e:
             case ast.Name():
                 if e.text not in self.known:
                     yield _unknown("name", e.text, e.span, self.known)
             case ast.Quantity():
-                yield Diagnostic(
+                yield Finding.of_input(
                     "IL102",
                     "expected a whole number without a unit",
-                    (Label(e.span),),
+                    (Mark(e.span),),
                     "a skeleton counts microbatches and stages",
                 )
             case ast.Binary():
@@ -332,10 +332,10 @@ class _Skeleton:
                 yield from self._expression(e.operand)
             case ast.Call():
                 if e.function.text == "owned":
-                    yield Diagnostic(
+                    yield Finding.of_input(
                         "IL101",
                         "`owned` is no number",
-                        (Label(e.span),),
+                        (Mark(e.span),),
                         "it stands after `in`: `for m in owned(r) { .. }`",
                     )
                 elif e.function.text not in FUNCTIONS:

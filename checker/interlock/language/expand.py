@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from interlock.language.ast import Item, Launch, Op, Overlap, Repeat
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 
 MOST_OPERATIONS = 20_000_000
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from interlock.language import ast, check
 from interlock.language.recovery import MOST_ERRORS, Run
-from interlock.text.diagnostics import InputError, error
+from interlock.text.finding import InputError, error
 from interlock.text.source import Source, Span
 
 LARGEST_FILE = 8 * 2**20  # bytes
@@ -30,12 +30,12 @@ def parse(source: Source) -> ast.File:
         _check_text(source)
         with _LOCK:
             file, syntax, mistakes = Run(source).go()
-        places = [d.labels[0].span.at for d in syntax]
-        found = syntax + [m for m in mistakes if not any(_inside(at, m.labels[0].span) for at in places)]
+        places = [d.marks[0].span.at for d in syntax]
+        found = syntax + [m for m in mistakes if not any(_inside(at, m.marks[0].span) for at in places)]
         if not syntax:
             found += islice(check.check(file), MOST_ERRORS)
         if found:
-            found = sorted(found, key=lambda d: d.labels[0].span.at)[:MOST_ERRORS]
+            found = sorted(found, key=lambda d: d.marks[0].span.at)[:MOST_ERRORS]
             if len(found) == MOST_ERRORS:
                 found[-1] = replace(
                     found[-1],
@@ -43,7 +43,7 @@ def parse(source: Source) -> ast.File:
                 )
             raise InputError(*found)
     except InputError as e:
-        raise InputError(*(replace(d, rule=f"R-SYN-{d.code[-1]}") for d in e.diagnostics)) from None
+        raise InputError(*(replace(d, rule=f"R-SYN-{d.code[-1]}") for d in e.findings)) from None
     return file
 
 

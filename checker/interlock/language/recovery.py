@@ -14,7 +14,7 @@ from copy import copy
 from interlock.language import ast, wording
 from interlock.language.build import Builder
 from interlock.text import resources
-from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding, Mark
 from interlock.text.source import Source, Span
 
 MOST_ERRORS = 30  # what a user reads at once
@@ -82,11 +82,11 @@ class Run:
         self.source, self.text, self.base = source, source.text, source.base
         self.parser, self.builder, self.keywords = _grammar()
         self.builder.reset(source.base)
-        self.errors: list[Diagnostic] = []
+        self.errors: list[Finding] = []
         self.resumed = -1  # where reading went on after the last error
         self.last = None  # the token fed last
 
-    def go(self) -> tuple[ast.File | None, list[Diagnostic], list[Diagnostic]]:
+    def go(self) -> tuple[ast.File | None, list[Finding], list[Finding]]:
         from lark.exceptions import UnexpectedCharacters, UnexpectedInput
         from lark.lexer import Token
         from lark.parsers.lalr_analysis import Shift
@@ -443,7 +443,7 @@ class Run:
         return self._span(at, found)
 
     def _report(self, span: Span, message: str, label: str, help: str) -> None:
-        self.errors.append(Diagnostic("IL101", message, (Label(span, label),), help))
+        self.errors.append(Finding.of_input("IL101", message, (Mark(span, label),), help))
 
     def _report_end(self, trouble, block: str, brace: int) -> None:
         if trouble.complete and brace >= 0:

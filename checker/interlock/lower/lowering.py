@@ -11,7 +11,7 @@ from interlock.check.verdict import Answer, Checked, Verdict
 from interlock.interchange.plan import Plan, certificate_text, describe_difference, digest
 from interlock.lower.backends import Backend, LoweringOptions, NotExpressible
 from interlock.program.ir import Program
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from decimal import Decimal
 
-from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.source import Source, Span
 
 MOST_BYTES = 256 * 2**20  # of the text, unpacked
@@ -18,9 +18,9 @@ _LATEST = 10**16  # microseconds: the year 2286
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
-def refused(code: str, message: str, help: str, *labels: Label) -> InputError:
+def refused(code: str, message: str, help: str, *labels: Mark) -> InputError:
     return InputError(
-        Diagnostic(
+        Finding.of_input(
             code, message, labels, help, rule={"IL116": "R-PROF-3", "IL105": "R-SYN-5"}.get(code, "R-SYN-4")
         )
     )
@@ -75,7 +75,7 @@ class Trace:
                 "IL116",
                 "the file lists no `traceEvents`",
                 'write it with `prof.export_chrome_trace("trace.json")`',
-                Label(Span(self._source.base)),
+                Mark(Span(self._source.base)),
             )
 
     def _events(self) -> Iterator[dict]:
@@ -123,7 +123,7 @@ class Trace:
             "IL116",
             f"{'the file ends where' if ends else 'here'} {expected} is expected",
             "the trace is cut off or no JSON: export it again",
-            Label(Span(self._source.base + at)),
+            Mark(Span(self._source.base + at)),
         )
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.profile.data import NAME
-from interlock.text.diagnostics import Diagnostic, InputError
+from interlock.text.finding import Finding, InputError
 
 _WHERE = re.compile(r"(.+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.S)
 
 
 def refused(message: str, help: str) -> InputError:
-    return InputError(Diagnostic("IL117", message, (), help, rule="R-PROF-4"))
+    return InputError(Finding.of_input("IL117", message, (), help, rule="R-PROF-4"))
 
 
 @dataclass(frozen=True)

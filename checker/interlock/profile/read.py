@@ -19,7 +19,7 @@ from interlock.profile.data import (
 )
 from interlock.profile.places import Path, Places, many_parts
 from interlock.program.ir import Size
-from interlock.text.diagnostics import Diagnostic, InputError, Label
+from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.quantities import LARGEST, PHRASE, WRITTEN_UNITS, NumberError, read_amount
 from interlock.text.source import Source, Span
 
@@ -93,10 +93,10 @@ class _Reader:
 
     def error(self, code: str, message: str, span: Span, help: str) -> InputError:
         return InputError(
-            Diagnostic(
+            Finding.of_input(
                 code,
                 message,
-                (Label(span),),
+                (Mark(span),),
                 help,
                 rule={"IL114": "R-PROF-1", "IL115": "R-PROF-2"}.get(code, "R-SYN-4"),
             )

@@ -13,7 +13,7 @@ from interlock.profile.data import LayerProfile, Measured, Profile, median, spre
 from interlock.profile.events import refused
 from interlock.profile.records import Interval, Records, busy, records
 from interlock.program.ir import Size
-from interlock.text.diagnostics import InputError
+from interlock.text.finding import InputError
 from interlock.text.source import Source
 
 STEP = re.compile(r"ProfilerStep#[0-9]+")

@@ -27,7 +27,7 @@ def render(
     paint = Paint(color)
     out = [line(item, paint) for item in items(checked, sources_of, unread, paths)]
     out += [
-        f"{safe(u.path)}: refused as expected: {listed(sorted({d.code for d in u.diagnostics}))}"
+        f"{safe(u.path)}: refused as expected: {listed(sorted({d.code for d in u.findings}))}"
         for u in unread
         if u.as_expected
     ]

@@ -1,48 +1,41 @@
-"""Findings as diagnostics, and diagnostics as text: code, place, the text as written with carets, cause, help."""
+"""Findings with places in the text, and as text: code, place, the text as written with carets, cause, help."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
 from interlock.program.ir import Program
 from interlock.report.snippet import GAP, Place, lines_of
 from interlock.report.style import Paint, safe
 from interlock.rules.memory import MOMENT, show_bytes
-from interlock.text.diagnostics import Diagnostic, Label
-from interlock.text.finding import Finding
+from interlock.text.finding import Finding, Mark
 from interlock.text.source import Source, Sources, Span
 
 WHOLE = "in this schedule"  # what is said at the place of a schedule, for a finding without one
 MOST_STORY = 16  # sentences of a walk that are printed
 
 
-def of_finding(
+def locate(
     finding: Finding, program: Program | None, at: int = -1, width: int = 0, detail: tuple[str, ...] = ()
-) -> Diagnostic:
-    """The finding with places in the text. Operations without one (inserted transfers) are named with rank and number instead.
+) -> Finding:
+    """The finding with spans of the sources in place of rows. Operations without one (inserted transfers) are named with rank and number instead.
 
     `at`, `width`: the place of the schedule, for a finding without any. `detail`: further lines of note.
     """
-    labels, without = [], []
+    marks, without = [], []
     for mark in finding.marks:
         place = int(program.order.at[mark.row]) if program is not None else -1
         if place >= 0:
-            labels.append(Label(Span(place, int(program.order.width[mark.row])), mark.label))
+            marks.append(Mark(Span(place, int(program.order.width[mark.row])), mark.label))
         elif program is not None:
             without.append(f"{operation(program, mark.row)}{': ' if mark.label else ''}{mark.label}")
-    if not labels and at >= 0:
-        labels = [Label(Span(at, width), "" if without else WHOLE)]
-    return Diagnostic(
-        finding.code,
-        _message(finding),
-        tuple(labels),
-        finding.help,
-        finding.severity.value,
-        finding.rule,
-        (*without, *_figures(finding, program), *story_lines(finding), *detail),
-    )
+    if not marks and at >= 0:
+        marks = [Mark(Span(at, width), "" if without else WHOLE)]
+    notes = (*without, *_figures(finding, program), *story_lines(finding), *detail)
+    return replace(finding, message=_message(finding), marks=tuple(marks), detail=notes)
 
 
 def operation(program: Program, row: int) -> str:
@@ -82,13 +75,13 @@ def story_lines(finding: Finding) -> list[str]:
 
 
 def render(
-    diagnostic: Diagnostic, sources: Sources | None, path: str, *, width: int = 80, paint: Paint | None = None
+    finding: Finding, sources: Sources | None, path: str, *, width: int = 80, paint: Paint | None = None
 ) -> list[str]:
     """Lines in the shape of rustc. `path` names the file where there is no place."""
     paint = paint or Paint(False)
-    kind = diagnostic.severity
-    lines = [paint(f"{kind}[{safe(diagnostic.code)}]", kind) + paint(f": {safe(diagnostic.message)}", "bold")]
-    groups = _groups(diagnostic, sources)
+    kind = finding.severity
+    lines = [paint(f"{kind}[{safe(finding.code)}]", kind) + paint(f": {safe(finding.message)}", "bold")]
+    groups = _groups(finding, sources)
     gutter = max((len(str(max(rows))) for _, rows in groups), default=1)
     for number, (source, rows) in enumerate(groups):
         where = _first(rows) if number else _primary(rows)
@@ -101,30 +94,30 @@ def render(
         lines += _source_lines(source, rows, gutter, width, paint, kind)
     if not groups:
         lines.append(" " * gutter + paint("-->", "gutter") + f" {safe(path)}")
-    for text in diagnostic.detail:
+    for text in finding.detail:
         lines += _equals("note", text, gutter, width, paint)
-    if diagnostic.help:
-        lines += _equals("help", diagnostic.help, gutter, width, paint)
+    if finding.help:
+        lines += _equals("help", finding.help, gutter, width, paint)
     return lines
 
 
 Rows = dict[int, list[Place]]
 
 
-def _groups(diagnostic: Diagnostic, sources: Sources | None) -> list[tuple[Source, Rows]]:
+def _groups(finding: Finding, sources: Sources | None) -> list[tuple[Source, Rows]]:
     """The labelled lines of each source, that of the primary label first."""
     groups: dict[int, tuple[Source, Rows]] = {}
-    for number, label in enumerate(diagnostic.labels):
-        source = sources.of(label.span.at) if sources is not None else None
+    for number, mark in enumerate(finding.marks):
+        source = sources.of(mark.span.at) if sources is not None else None
         if source is None:
             continue
-        offset = min(label.span.at - source.base, len(source.text))
+        offset = min(mark.span.at - source.base, len(source.text))
         line, column = source.line_column(source.base + offset)
         end = min(
-            column - 1 + max(label.span.width, 1), max(len(source.line(line)), column)
+            column - 1 + max(mark.span.width, 1), max(len(source.line(line)), column)
         )  # of many lines the first
         rows = groups.setdefault(source.base, (source, {}))[1]
-        rows.setdefault(line, []).append(Place(column - 1, end, label.text, number == 0))
+        rows.setdefault(line, []).append(Place(column - 1, end, mark.label, number == 0))
     return list(groups.values())
 
 

@@ -12,7 +12,7 @@ from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.report import diagnostics
 from interlock.report.outcome import Shared, Unread, concerns, expected, shared
 from interlock.report.style import listed
-from interlock.text.diagnostics import Diagnostic, Label
+from interlock.text.finding import Finding, Mark, Severity
 from interlock.text.source import Sources, Span
 
 SourcesOf = Callable[[str], Sources | None]
@@ -45,7 +45,7 @@ class Item:
     """
 
     path: str
-    diagnostic: Diagnostic
+    diagnostic: Finding
     at: Position
     others: tuple[Position, ...] = ()
     schedule: str = ""
@@ -92,7 +92,7 @@ def items(
     """Of each file its input errors, then schedule by schedule: expectations not met, verdicts that say nothing, warnings, findings."""
     for path, refused, schedules in files(checked, unread, paths):
         sources = sources_of(path)
-        for d in (d for u in refused if not u.as_expected for d in u.diagnostics if not d.known):
+        for d in (d for u in refused if not u.as_expected for d in u.findings if not d.known):
             yield _item(path, d, sources)
         for c in schedules:
             yield from _of_schedule(c, sources)
@@ -111,7 +111,7 @@ def _of_schedule(c: Checked, sources: Sources | None) -> Iterator[Item]:
         yield _item(c.path, diagnostic(s, c), sources, c, s.models, s)
 
 
-def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
+def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Finding]]:
     """The models whose verdict is unknown, or vacuous where nothing expects it, by reason; each with a warning that says so."""
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers or (Answer("", reason="no communication model was asked"),):
@@ -130,7 +130,7 @@ def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Diagnostic]]:
                 code,
                 "R-REQ-1" if asked else "R-VER-1",
                 f"{c.name}: {verdict.value}{about}: {reason}",
-                "warning",
+                Severity.WARNING,
             ),
         )
 
@@ -146,12 +146,12 @@ def findings(c: Checked) -> list[Shared]:
     found = [
         s
         for s in shared(replace(c, answers=loose))
-        if s.finding.severity.value != "note" and not s.finding.known
+        if s.finding.severity is not Severity.NOTE and not s.finding.known
     ]
     return sorted(found, key=lambda s: not s.finding.is_error)
 
 
-def diagnostic(s: Shared, c: Checked) -> Diagnostic:
+def diagnostic(s: Shared, c: Checked) -> Finding:
     """A finding with the models it holds under: all of them for a deadlock, else those that differ from the rest."""
     f, detail = s.finding, ()
     if f.code == "IL402" and f.data.get("cause"):
@@ -160,7 +160,7 @@ def diagnostic(s: Shared, c: Checked) -> Diagnostic:
         detail = (f"for the target{'s' * (len(s.models) > 1)} {listed(s.models)}",)
     elif len(s.models) < sum(not a.target for a in c.answers) and f.code != "IL307":
         detail = (f"only under {listed(f'`{m}`' for m in s.models)}",)
-    return diagnostics.of_finding(f, s.program, c.at, c.width, detail)
+    return diagnostics.locate(f, s.program, c.at, c.width, detail)
 
 
 def expectation(e: Expectation) -> str:
@@ -197,20 +197,20 @@ def error_codes(a: Answer) -> tuple[str, ...]:
 # ---- places ---------------------------------------------------------------------------------------
 
 
-def _here(c: Checked, code: str, rule: str, message: str, severity: str = "error") -> Diagnostic:
-    labels = (Label(Span(c.at, c.width)),) if c.at >= 0 else ()
-    return Diagnostic(code, message, labels, "", severity, rule)
+def _here(c: Checked, code: str, rule: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
+    marks = (Mark(Span(c.at, c.width)),) if c.at >= 0 else ()
+    return Finding(code, rule, message, marks, severity=severity)
 
 
 def _item(
     path: str,
-    d: Diagnostic,
+    d: Finding,
     sources: Sources | None,
     c: Checked | None = None,
     models: Sequence[str] = (),
     s: Shared | None = None,
 ) -> Item:
-    places = [p for p in (position(sources, l.span, l.text) for l in d.labels) if p is not None]
+    places = [p for p in (position(sources, m.span, m.label) for m in d.marks) if p is not None]
     own = [p for p in places if not p.standard or p.file == path]
     here = position(sources, Span(c.at, c.width)) if c is not None and c.at >= 0 else None
     at = own[0] if own else here or Position(path, 1, 1, 1, 1)

@@ -15,7 +15,6 @@ from interlock.check.verdict import Answer, Checked, Expectation
 from interlock.program.ir import Program
 from interlock.report.items import SourcesOf, files
 from interlock.report.outcome import OUTCOMES, Unread, counts, exit_code, expected, outcome
-from interlock.text.diagnostics import Diagnostic
 from interlock.text.finding import Finding
 from interlock.text.source import Sources
 
@@ -38,7 +37,7 @@ def render(
         {
             "path": path,
             "as_expected": all(u.as_expected for u in refused) if refused else None,
-            "errors": [diagnostic(d, sources_of(path), path) for u in refused for d in u.diagnostics],
+            "errors": [diagnostic(d, sources_of(path), path) for u in refused for d in u.findings],
             "schedules": [schedule(c, sources_of(path)) for c in schedules],
         }
         for path, refused, schedules in files(checked, unread, paths)
@@ -150,14 +149,14 @@ def place(at: int, width: int, sources: Sources | None, path: str) -> dict:
     }
 
 
-def diagnostic(d: Diagnostic, sources: Sources | None, path: str) -> dict:
+def diagnostic(d: Finding, sources: Sources | None, path: str) -> dict:
     return {
         "code": d.code,
         "rule": d.rule or None,
         "severity": d.severity,
         "message": d.message,
         "help": d.help or None,
-        "places": [place(l.span.at, l.span.width, sources, path) | {"label": l.text} for l in d.labels],
+        "places": [place(m.span.at, m.span.width, sources, path) | {"label": m.label} for m in d.marks],
         "detail": list(d.detail),
         "known": d.known,
     }

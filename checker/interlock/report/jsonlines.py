@@ -43,7 +43,7 @@ def lines(
         for u in refused:
             yield from (
                 {"kind": "error", "path": path, "as_expected": u.as_expected} | diagnostic(d, sources, path)
-                for d in u.diagnostics
+                for d in u.findings
             )
         for c in schedules:
             about = {"path": path, "schedule": c.name}

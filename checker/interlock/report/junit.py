@@ -14,7 +14,6 @@ from interlock.report import diagnostics
 from interlock.report.items import UNMET, SourcesOf, expectation, files, unmet
 from interlock.report.outcome import Unread, exit_code, expected
 from interlock.report.style import count, safe
-from interlock.text.diagnostics import Diagnostic
 from interlock.text.finding import Finding
 from interlock.text.source import Sources
 
@@ -70,11 +69,11 @@ def render(
 
 
 def _refused(u: Unread, sources: Sources | None) -> Iterator[Case]:
-    told = "\n\n".join(_told(d, sources, u.path) for d in u.diagnostics)
+    told = "\n\n".join(_told(d, sources, u.path) for d in u.findings)
     if u.as_expected:
         yield Case("read", out=f"refused as expected\n\n{told}")
     else:
-        first = u.diagnostics[0] if u.diagnostics else Diagnostic("unreadable", "the file could not be read")
+        first = u.findings[0] if u.findings else Finding.of_input("unreadable", "the file could not be read")
         yield Case("read", "error", first.code, first.message, told)
 
 
@@ -89,7 +88,7 @@ def _cases(c: Checked, sources: Sources | None) -> Iterator[Case]:
         if not e.met and not c.excused:
             yield Case(f"{c.name}: expect {expectation(e)}", "failure", UNMET, unmet(c, e), unmet(c, e))
     for d in c.warnings:
-        if d.severity == "error" and not d.known:
+        if d.is_error and not d.known:
             yield Case(f"{c.name}: {d.code}", "failure", d.code, d.message, _told(d, sources, c.path))
 
 
@@ -114,7 +113,7 @@ def _judged(c: Checked, a: Answer, sources: Sources | None, seconds: float) -> C
             *reason,
             *(_of(f, c, a, sources) for f in others[:MOST_FINDINGS]),
             *_more(others),
-            *(_told(d, sources, c.path) for d in c.warnings if d.severity != "error"),
+            *(_told(d, sources, c.path) for d in c.warnings if not d.is_error),
         ]
     )
     if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not hoped:
@@ -139,10 +138,10 @@ def _more(found: Sequence[Finding]) -> list[str]:
 
 
 def _of(f: Finding, c: Checked, a: Answer, sources: Sources | None) -> str:
-    return _told(diagnostics.of_finding(f, a.program, c.at, c.width), sources, c.path)
+    return _told(diagnostics.locate(f, a.program, c.at, c.width), sources, c.path)
 
 
-def _told(d: Diagnostic, sources: Sources | None, path: str) -> str:
+def _told(d: Finding, sources: Sources | None, path: str) -> str:
     return "\n".join(line.rstrip() for line in diagnostics.render(d, sources, path, width=WIDTH))
 
 

@@ -10,7 +10,6 @@ from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.program.ir import Program
 from interlock.report.style import count
 from interlock.rules.waits import MODELS
-from interlock.text.diagnostics import Diagnostic
 from interlock.text.finding import Finding
 
 OUTCOMES = (
@@ -28,10 +27,10 @@ FAILING = {"invalid": 1, "not as expected": 1, "not allowed": 1, "vacuous": 3, "
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that could not be checked: the diagnostics of its InputError. `as_expected`: its header comment asks for them."""
+    """A file that could not be checked: the findings of its InputError. `as_expected`: its header comment asks for them."""
 
     path: str
-    diagnostics: tuple[Diagnostic, ...]
+    findings: tuple[Finding, ...]
     as_expected: bool = False
 
 
@@ -50,7 +49,7 @@ def raised(checked: Checked) -> list[str]:
     """The codes of warnings and notes that the configuration makes errors."""
     return sorted(
         {f.code for a in checked.answers for f in a.findings if f.raised}
-        | {d.code for d in checked.warnings if d.severity == "error"}
+        | {d.code for d in checked.warnings if d.is_error}
     )
 
 
@@ -130,7 +129,7 @@ def shared(checked: Checked, *, every: bool = False) -> list[Shared]:
 
 
 def _same(f: Finding, every: bool) -> tuple:
-    marks = tuple(m.row for m in f.marks)
+    marks = tuple(m.place for m in f.marks)
     if f.code == "IL402":
         return (f.code, f.known, *((f.data.get("cause"), marks) if every else ()))
     return (f.code, f.message, marks, f.severity, f.known)

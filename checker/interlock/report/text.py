@@ -9,6 +9,7 @@ from interlock.report import diagnostics
 from interlock.report.items import diagnostic, error_codes, expectation, unmet
 from interlock.report.outcome import Shared, Unread, expected, outcome, raised, shared, summary
 from interlock.report.style import Paint, count, listed, safe
+from interlock.text.finding import Severity
 from interlock.text.source import Sources
 from interlock.witness.lines import picture
 
@@ -38,11 +39,9 @@ def render(
     for file in unread:
         if file.as_expected:
             blocks.append(
-                [
-                    f"{safe(file.path)}: refused as expected: {listed(sorted({d.code for d in file.diagnostics}))}"
-                ]
+                [f"{safe(file.path)}: refused as expected: {listed(sorted({d.code for d in file.findings}))}"]
             )
-        for d in () if file.as_expected and not (alone or verbose) else file.diagnostics:
+        for d in () if file.as_expected and not (alone or verbose) else file.findings:
             blocks.append(diagnostics.render(d, sources_of(file.path), file.path, width=width, paint=paint))
     for c in checked:
         blocks.append(
@@ -144,9 +143,7 @@ def _figures(c: Checked) -> Iterator[str]:
 def _findings(
     c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool
 ) -> Iterator[str]:
-    found = sorted(
-        shared(c, every=verbose), key=lambda s: ("error", "warning", "note").index(s.finding.severity.value)
-    )
+    found = sorted(shared(c, every=verbose), key=lambda s: list(Severity).index(s.finding.severity))
     if not verbose:  # the verdict line gives the reason of an unknown
         found = [s for s in found if s.finding.code != "IL901"]
     for s in (s for s in found if s.finding.known):
@@ -183,6 +180,6 @@ def _hint(checked: Sequence[Checked], unread: Sequence[Unread]) -> str:
             for a in c.answers
             for f in a.errors
         }
-        | {d.code for u in unread for d in u.diagnostics}
+        | {d.code for u in unread for d in u.findings}
     )
     return f"`interlock explain {codes[0]}` gives the rule, an example and the repair" if codes else ""

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from interlock.check.pipeline import DEFAULT_MODEL, Options
 from interlock.check.verdict import Answer, Checked, Verdict
 from interlock.program.ir import Kind, Program
-from interlock.text.diagnostics import error
+from interlock.text.finding import error
 from interlock.text.source import Sources, Span
 from interlock.timing.timeline import Timeline
 

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from interlock.rules.waits import BLOCK, ORDER, REASONS, WaitGraph
 
 SEARCH_BUDGET = 4_000_000  # steps of the search for a shorter cycle
+NO_CHAIN = -1
+
+Event = tuple[str, int]
+Step = tuple[Event, str, Event]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """`time[e]` for every event, -1 where it never happens. `walk`: a closed walk of waits if there is a cycle, `shortest` if proved so."""
+    """`time[e]` for every event, -1 where it never happens.
+
+    `walk`: the steps of a closed walk of waits, if there is one, as certificates write it
+    (spec/certificates.md); `cycle`: its waits, by their numbers in the wait graph; `shortest`: whether no
+    closed walk has fewer arrows.
+    """
 
     time: np.ndarray
-    walk: tuple = ()
+    walk: tuple[Step, ...] = ()
     shortest: bool = True
+    cycle: tuple[int, ...] = ()
 
     @property
     def acyclic(self) -> bool:
@@ -26,7 +38,18 @@ class Solution:
 
 
 def solve(graph: WaitGraph) -> Solution:
-    """Kahn's longest path; what is left over holds a cycle, of which a shortest one is given."""
+    """The earliest time of every event (Kahn's longest path); if some never happen, a shortest cycle among
+    them.
+    """
+    times, stuck = _find_times(graph)
+    if not stuck.any():
+        return Solution(times[graph.node])
+    cycle, shortest = find_shortest_cycle(graph, stuck)
+    return Solution(times[graph.node], write_walk(graph, cycle), shortest, tuple(cycle))
+
+
+def _find_times(graph: WaitGraph) -> tuple[np.ndarray, np.ndarray]:
+    """The time of every event, -1 where it never happens, and the mask of those."""
     count = len(graph.node)
     src, dst = graph.node[graph.src], graph.node[graph.dst]
     index = np.argsort(src, kind="stable")
@@ -43,48 +66,65 @@ def solve(graph: WaitGraph) -> Solution:
             missing[d] -= 1
             if missing[d] == 0:
                 ready.append(d)
-    times = np.array(time, dtype=np.int64)
-    if len(ready) == count:
-        return Solution(times[graph.node])
-    stuck = np.array(missing) > 0
+    times, stuck = np.array(time, dtype=np.int64), np.array(missing, dtype=np.int64) > 0
     times[stuck] = -1
-    walk, shortest = shortest_cycle(graph, stuck)
-    return Solution(times[graph.node], walk, shortest)
+    return times, stuck
 
 
-def shortest_cycle(graph: WaitGraph, stuck: np.ndarray) -> tuple[tuple, bool]:
-    """A closed walk with fewest arrows, where a run of `order` (or `block`) waits counts as one arrow.
+class _Arrow(NamedTuple):
+    """A wait of the search, from one node to another.
 
-    Among equally short ones that which is met first, in the order of rows. Gives up looking for a shorter one after SEARCH_BUDGET steps.
+    A wait of a chain (`order`, `block`) leads from event `leaves` to event `reaches`; of other waits both are
+    NO_CHAIN.
     """
-    src, dst = graph.node[graph.src], graph.node[graph.dst]
-    chains = (graph.reason == ORDER) | (graph.reason == BLOCK)
-    keep = np.flatnonzero(_core(src, dst, stuck))
-    out: dict[
-        int, list[tuple[int, int, int, int]]
-    ] = {}  # node -> (edge, node, event a chain step goes on from, event it leads to; -1: no chain)
-    ends = np.where(chains, graph.src, -1), np.where(chains, graph.dst, -1)
-    for e, a, b, x, y in zip(
-        keep.tolist(), src[keep].tolist(), dst[keep].tolist(), ends[0][keep].tolist(), ends[1][keep].tolist()
-    ):
-        out.setdefault(a, []).append((e, b, x, y))
-    starts = sorted({b for edges in out.values() for _, b, x, _ in edges if x < 0}) or sorted(out)
-    best: list[int] | None = None
-    best_cost, spent, complete = 1 << 60, 0, True
-    for start in starts:
-        if spent > SEARCH_BUDGET and best is not None:
-            complete = False
-            break
-        cost, edges, steps = _cycle_through(out, start, best_cost)
+
+    wait: int
+    to: int
+    leaves: int
+    reaches: int
+
+
+def find_shortest_cycle(graph: WaitGraph, stuck: np.ndarray) -> tuple[list[int], bool]:
+    """The waits, by number, of a closed walk with fewest arrows among the `stuck` events, and whether it is
+    proved so.
+
+    A run of `order` (or `block`) waits counts as one arrow. Among equally short walks that which is met
+    first, in the order of rows. Gives up looking for a shorter one after SEARCH_BUDGET steps.
+    """
+    arrows = _list_arrows(graph, stuck)
+    starts = {arrow.to for leaving in arrows.values() for arrow in leaving if arrow.leaves == NO_CHAIN}
+    best: list[int] = []
+    best_cost, spent = 1 << 60, 0
+    for start in sorted(starts or arrows):
+        if spent > SEARCH_BUDGET and best:
+            return best, False
+        cost, cycle, steps = _search_through(arrows, start, best_cost)
         spent += steps
-        if edges is not None and cost < best_cost:
-            best, best_cost = edges, cost
+        if cycle:
+            best, best_cost = cycle, cost
             if cost <= 1:
                 break
-    return _walk(graph, best or [], chains), complete
+    return best, True
 
 
-def _core(src: np.ndarray, dst: np.ndarray, stuck: np.ndarray) -> np.ndarray:
+def _list_arrows(graph: WaitGraph, stuck: np.ndarray) -> dict[int, list[_Arrow]]:
+    """By node, the arrows that leave it and may lie on a cycle."""
+    src, dst = graph.node[graph.src], graph.node[graph.dst]
+    chained = _find_chained(graph)
+    leaves, reaches = np.where(chained, graph.src, NO_CHAIN), np.where(chained, graph.dst, NO_CHAIN)
+    arrows: dict[int, list[_Arrow]] = {}
+    for wait in np.flatnonzero(_find_core(src, dst, stuck)).tolist():
+        arrow = _Arrow(wait, int(dst[wait]), int(leaves[wait]), int(reaches[wait]))
+        arrows.setdefault(int(src[wait]), []).append(arrow)
+    return arrows
+
+
+def _find_chained(graph: WaitGraph) -> np.ndarray:
+    """Mask of the waits of which a run counts as one arrow."""
+    return np.isin(graph.reason, (ORDER, BLOCK))
+
+
+def _find_core(src: np.ndarray, dst: np.ndarray, stuck: np.ndarray) -> np.ndarray:
     """Mask of the waits between stuck events from which a cycle can still be reached (no dead ends)."""
     edges = np.flatnonzero(stuck[src] & stuck[dst])
     index = edges[np.argsort(dst[edges], kind="stable")]
@@ -99,55 +139,88 @@ def _core(src: np.ndarray, dst: np.ndarray, stuck: np.ndarray) -> np.ndarray:
                 dead.append(a)
     alive = stuck.copy()
     alive[dead] = False
-    return alive[src] & alive[dst]
+    core: np.ndarray = alive[src] & alive[dst]
+    return core
 
 
-def _cycle_through(out, start: int, bound: int) -> tuple[int, list[int] | None, int]:
-    """0-1 search for the cheapest closed walk through `start`, cheaper than `bound`: (cost, edges, steps taken)."""
-    # a state is (node, the event a chain led to, or -1); to go on with a chain of that event is free
-    cost = {(start, -1): 0}
-    back: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
-    queue, steps = deque([(start, -1)]), 0
+_State = tuple[int, int]  # (node, the event that a chain has led to, or NO_CHAIN)
+
+
+def _search_through(arrows: dict[int, list[_Arrow]], start: int, bound: int) -> tuple[int, list[int], int]:
+    """0-1 search for the cheapest closed walk through `start` that costs less than `bound`: (cost, waits,
+    steps taken).
+
+    To go on along a chain from the event it has led to is free, every other arrow costs 1. No waits: there is
+    none.
+    """
+    origin = (start, NO_CHAIN)
+    cost: dict[_State, int] = {origin: 0}
+    back: dict[_State, tuple[_State, int]] = {}
+    queue, steps = deque([origin]), 0
     while queue:
         state = queue.popleft()
         node, event = state
-        c = cost[state]
-        if c >= bound:
+        so_far = cost[state]
+        if so_far >= bound:
             break
-        for edge, b, x, y in out.get(node, ()):
+        for arrow in arrows.get(node, ()):
             steps += 1
-            price = c + (0 if x >= 0 and x == event else 1)
-            if b == start and price < bound:
-                edges = [edge]
-                while state in back:
-                    state, e = back[state]
-                    edges.append(e)
-                return price, edges[::-1], steps
-            nxt = (b, y)
-            if price < cost.get(nxt, bound):
-                cost[nxt] = price
-                back[nxt] = (state, edge)
-                (queue.appendleft if price == c else queue.append)(nxt)
-    return bound, None, steps
+            goes_on = arrow.leaves != NO_CHAIN and arrow.leaves == event
+            price = so_far if goes_on else so_far + 1
+            if arrow.to == start and price < bound:
+                return price, [*_trace_back(back, state), arrow.wait], steps
+            following = (arrow.to, arrow.reaches)
+            if price < cost.get(following, bound):
+                cost[following] = price
+                back[following] = (state, arrow.wait)
+                if goes_on:
+                    queue.appendleft(following)
+                else:
+                    queue.append(following)
+    return bound, [], steps
 
 
-def _walk(graph: WaitGraph, edges: list[int], chains: np.ndarray) -> tuple:
-    """The edges as certificate steps: chains contracted, `same` steps where a shared event is left by another of its rows."""
-    if not edges:
-        return ()
-    if not all(chains[e] for e in edges):
-        while chains[edges[0]] and chains[edges[-1]] and graph.dst[edges[-1]] == graph.src[edges[0]]:
-            edges = edges[-1:] + edges[:-1]  # do not start inside a chain
-    steps: list[list[int]] = []  # [source event, reason, destination event]
-    for e in edges:
-        a, b, reason = int(graph.src[e]), int(graph.dst[e]), int(graph.reason[e])
-        if steps and chains[e] and steps[-1][1] == reason and steps[-1][2] == a:
-            steps[-1][2] = b
-        else:
-            steps.append([a, reason, b])
-    walk = []
-    for (a, reason, b), (c, _, _) in zip(steps, steps[1:] + steps[:1]):
+def _trace_back(back: dict[_State, tuple[_State, int]], state: _State) -> list[int]:
+    """The waits that led to the state, from the origin of the search."""
+    waits = []
+    while state in back:
+        state, wait = back[state]
+        waits.append(wait)
+    return waits[::-1]
+
+
+def write_walk(graph: WaitGraph, cycle: Sequence[int]) -> tuple[Step, ...]:
+    """The waits of a cycle as certificate steps.
+
+    Chains are contracted, and a step `same` stands where a shared event is left by another of its rows.
+    """
+    steps = _contract_chains(graph, _start_outside_chains(graph, cycle))
+    walk: list[Step] = []
+    for (a, reason, b), (following, _, _) in zip(steps, steps[1:] + steps[:1]):
         walk.append((graph.event(a), REASONS[reason], graph.event(b)))
-        if b != c:
-            walk.append((graph.event(b), "same", graph.event(c)))
+        if b != following:
+            walk.append((graph.event(b), "same", graph.event(following)))
     return tuple(walk)
+
+
+def _start_outside_chains(graph: WaitGraph, cycle: Sequence[int]) -> list[int]:
+    """The same cycle, from a wait on that does not go on along the chain of the last if there is one."""
+    chained = _find_chained(graph)
+    waits = list(cycle)
+    if not all(chained[wait] for wait in waits):
+        while chained[waits[0]] and chained[waits[-1]] and graph.dst[waits[-1]] == graph.src[waits[0]]:
+            waits = waits[-1:] + waits[:-1]
+    return waits
+
+
+def _contract_chains(graph: WaitGraph, waits: Iterable[int]) -> list[tuple[int, int, int]]:
+    """(source event, reason, destination event) of each wait, of a chain's run as one."""
+    chained = _find_chained(graph)
+    steps: list[tuple[int, int, int]] = []
+    for wait in waits:
+        a, b, reason = int(graph.src[wait]), int(graph.dst[wait]), int(graph.reason[wait])
+        if steps and chained[wait] and steps[-1][1:] == (reason, a):
+            steps[-1] = (steps[-1][0], reason, b)
+        else:
+            steps.append((a, reason, b))
+    return steps

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from interlock.engine.graph import Solution, shortest_cycle
+from interlock.engine.graph import Solution, find_shortest_cycle, write_walk
 from interlock.engine.smt.query import TIMEOUT_MS, Query, Sat, Unknown, Unsat, decide, unsat_core
 from interlock.rules.waits import WaitGraph
 
@@ -45,10 +45,15 @@ def solve(graph: WaitGraph, *, timeout_ms: int = TIMEOUT_MS, second: bool = Fals
     )  # the core alone may go a long way round
     edges = np.flatnonzero(knot[src] & knot[dst])
     part = replace(graph, src=graph.src[edges], dst=graph.dst[edges], reason=graph.reason[edges])
-    walk, _ = shortest_cycle(part, knot)
-    if not walk:
+    cycle, _ = find_shortest_cycle(part, knot)
+    if not cycle:
         return Unknown("z3 says the waits are cyclic, but its core holds no cycle")
-    return Solution(np.full(len(graph.node), -1, dtype=np.int64), walk, shortest=False)
+    return Solution(
+        np.full(len(graph.node), -1, dtype=np.int64),
+        write_walk(part, cycle),
+        shortest=False,
+        cycle=tuple(edges[cycle].tolist()),
+    )
 
 
 def dependency_query(graph: WaitGraph) -> Query:

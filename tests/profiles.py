@@ -80,9 +80,9 @@ def backward_op(ts: float, dur: float, number: int | None, tid: int = 2, origin:
     )
 
 
-def traced(events, asked=trace.Asked(), **top) -> Profile:
-    return trace.profile_of(Sources().add("t.json", json.dumps({"traceEvents": events, **top})), asked)[0]
+def traced(events, asked=trace.LayerSelection(), **top) -> Profile:
+    return trace.read_trace(Sources().add("t.json", json.dumps({"traceEvents": events, **top})), asked)[0]
 
 
-def untraced(events, asked=trace.Asked()) -> tuple[str, str, str]:
+def untraced(events, asked=trace.LayerSelection()) -> tuple[str, str, str]:
     return refusal(traced, events, asked)[1]

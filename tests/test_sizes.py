@@ -174,7 +174,7 @@ def test_the_queries_of_a_file_have_the_upper_ends(tmp_path):
 
 
 def test_the_examples_of_the_page():
-    page = resources.text("spec/memory.md").split("## Sizes within intervals")[1].split("\n## ")[0]
+    page = resources.read_text("spec/memory.md").split("## Sizes within intervals")[1].split("\n## ")[0]
     blocks = re.findall(r"```sched \w+\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:

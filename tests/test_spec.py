@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from interlock import cli
 from interlock.check.pipeline import FileResult, Options, check_file
 from interlock.check.verdict import Verdict
 from interlock.cli import arguments
-from interlock import cli
 from interlock.kernel import verify
 from interlock.language.format import format
 from interlock.report import explain
@@ -102,7 +102,7 @@ def test_a_code_has_one_section():
     assert sorted(set(codes)) == codes
     headings = [
         line
-        for page in (resources.folder() / "spec").glob("*.md")
+        for page in (resources.find_folder() / "spec").glob("*.md")
         for line in page.read_text(encoding="utf-8").splitlines()
         if re.match(r"#+ .*IL\d{3} ·", line)
     ]

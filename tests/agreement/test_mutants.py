@@ -19,7 +19,9 @@ from interlock.text.source import Sources
 from . import judges
 from .generate import freeze, mutation, stir
 
-SHARDED = sorted(p.stem for p in (resources.folder() / "spec/std").glob("*.sched") if p.stem != "transpose")
+SHARDED = sorted(
+    p.stem for p in (resources.find_folder() / "spec/std").glob("*.sched") if p.stem != "transpose"
+)
 CHUNKS = {"interleaved": 2, "interleaved_zb": 2, "breadth_first": 2, "gpipe": 2, "hanayo": 2}
 SORTS = {"drop", "twice", "swap", "move", "mb", "stage", "rank", "group", "kind", "bit"}
 

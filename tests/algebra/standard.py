@@ -82,7 +82,7 @@ def written(name: str, V: int) -> str:
 
 @cache
 def skeleton(name: str) -> ast.Skeleton:
-    [found] = parse(Sources().add(f"{name}.sched", resources.text(f"spec/std/{name}.sched"))).skeletons
+    [found] = parse(Sources().add(f"{name}.sched", resources.read_text(f"spec/std/{name}.sched"))).skeletons
     return found
 
 

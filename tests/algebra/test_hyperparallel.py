@@ -25,7 +25,7 @@ from interlock.text.source import Sources
 from .. import hyperparallel as golden
 
 LESS_MEMORY = (
-    resources.text("spec/std/interleaved.sched")
+    resources.read_text("spec/std/interleaved.sched")
     .replace("skeleton interleaved", "skeleton less_memory")
     .replace("2*(P - 1 - r)", "(P - 1 - r)")
 )

@@ -17,7 +17,7 @@ from interlock.text import resources
 DATA = Path(__file__).parents[1] / "data"
 LIBRARY = sorted(
     f.name.removesuffix(".sched")
-    for f in (resources.folder() / "spec" / "std").iterdir()
+    for f in (resources.find_folder() / "spec" / "std").iterdir()
     if f.name.endswith(".sched")
 )
 GRID = [(P, M) for P in (1, 2, 3, 4, 5, 8) for M in (1, 2, 3, 5, 8, 13)]
@@ -114,7 +114,7 @@ def test_neighbouring_regions_are_woven(elaborated, single, rows):
 
 def test_every_row_points_at_its_operation_in_the_skeleton(single):
     program = single("1f1b", 4, 6)
-    text = resources.text("spec/std/1f1b.sched")
+    text = resources.read_text("spec/std/1f1b.sched")
     base = len("schedule s { ranks 4 microbatches 6 model { layers u[4] {} }\ncut { x = u : 1f1b } }") + 1
     for row in range(len(program.order)):
         at = int(program.order.at[row]) - base
@@ -126,7 +126,7 @@ def test_every_row_points_at_its_operation_in_the_skeleton(single):
 
 def test_without_its_file_exactly_gpipe_is_gone(single, refused, tmp_path, monkeypatch):
     for part in ("grammar", "spec"):
-        shutil.copytree(resources.folder() / part, tmp_path / part)
+        shutil.copytree(resources.find_folder() / part, tmp_path / part)
     (tmp_path / "spec" / "std" / "gpipe.sched").unlink()
     monkeypatch.setattr(resources, "folder", lambda: tmp_path)
     code, _, message = refused(

@@ -12,7 +12,7 @@ from interlock.text import resources
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
-PAGE = resources.text("spec/algebra.md")  # a note is given by the check, and run by tests/test_spec.py
+PAGE = resources.read_text("spec/algebra.md")  # a note is given by the check, and run by tests/test_spec.py
 SECTIONS = re.findall(
     r"^## (IL2\d\d) · (R-[A-Z]+-\d) · (?![^\n]*\(note\))[^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S
 )

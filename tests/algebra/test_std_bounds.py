@@ -19,7 +19,7 @@ from interlock.text import resources
 def test_every_file_of_the_library_is_here():
     names = {
         f.name.removesuffix(".sched")
-        for f in (resources.folder() / "spec" / "std").iterdir()
+        for f in (resources.find_folder() / "spec" / "std").iterdir()
         if f.name.endswith(".sched")
     }
     assert names == {*ALL, "transpose"} and all(skeleton(n).proves for n in names)

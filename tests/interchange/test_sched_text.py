@@ -5,8 +5,8 @@ from pathlib import Path
 import lark
 import pytest
 
-from interlock.interchange.torch_csv import CsvOptions, NotExpressible, read
-from interlock.language.unparse import to_sched
+from interlock.interchange.torch_csv import CsvOptions, read
+from interlock.language.unparse import UnparseError, to_sched
 from interlock.program.ir import Kind, OrderBuilder
 from interlock.text.source import Sources
 
@@ -88,5 +88,5 @@ def test_what_is_not_written_out():
     b = OrderBuilder()
     b.op(Kind.ZERO)
     b.end_rank()
-    with pytest.raises(NotExpressible, match="ZERO"):
+    with pytest.raises(UnparseError, match="ZERO"):
         to_sched(program("0F0\n").with_order(b.build()), "x")

@@ -290,9 +290,9 @@ def test_every_node_lies_in_the_text():
 
 
 def test_the_textmate_grammar_knows_every_word():
-    grammar = json.loads(resources.text("grammar/sched.tmLanguage.json"))
+    grammar = json.loads(resources.read_text("grammar/sched.tmLanguage.json"))
     patterns = [re.compile(p["match"]) for p in grammar["patterns"]]
-    for word in set(re.findall(r'"([a-z_]+)"', resources.text("grammar/sched.lark"))):
+    for word in set(re.findall(r'"([a-z_]+)"', resources.read_text("grammar/sched.lark"))):
         before, after = {
             "valid": ("expect ", ""),
             "unknown": ("expect ", ""),
@@ -310,5 +310,5 @@ def test_the_textmate_grammar_knows_every_word():
 
 
 def test_resources_are_found_in_a_checkout():
-    assert resources.text("grammar/sched.lark").startswith("//")
-    assert (resources.folder() / "spec" / "language.md").is_file()
+    assert resources.read_text("grammar/sched.lark").startswith("//")
+    assert (resources.find_folder() / "spec" / "language.md").is_file()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.language.parse import header_expectations
-from interlock.language.recovery import MOST_ERRORS
+from interlock.language.parse import read_header_expectations
+from interlock.language.recovery import MAX_ERRORS
 from language.support import FILES, HEAD, diagnostics, errors
 
 GOLDEN = [
@@ -215,7 +215,7 @@ def test_messages_are_the_users():
     ],
 )
 def test_header_expectations(text, expected):
-    found = header_expectations(text, 1000)
+    found = read_header_expectations(text, 1000)
     assert [(e.verdict, [str(c) for c in e.codes], [str(m) for m in e.models]) for e in found] == expected
     for e in found:
         assert text[e.span.at - 1000 :][:8].startswith("#") and all(
@@ -226,7 +226,7 @@ def test_header_expectations(text, expected):
 def test_the_last_of_the_errors_shown_says_that_there_may_be_more():
     found, _ = diagnostics(HEAD + "  order transfers written {\n    rank 0: " + "x " * 40 + "\n  }\n}")
     assert (
-        len(found) == MOST_ERRORS
+        len(found) == MAX_ERRORS
         and "what may follow is not shown" in found[-1].help
         and "shown" not in found[-2].help
     )

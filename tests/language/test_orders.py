@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from interlock.language import ast
-from interlock.language.expand import count, expand
+from interlock.language.expand import count_operations, expand
 from interlock.text.finding import InputError
 from interlock.text.source import Span
 from language.support import codes, diagnostics, schedule
@@ -130,7 +130,7 @@ def test_each_operation_has_its_place():
 def test_repeats_are_written_out_lazily():
     op = lambda mb: ast.Op("F", Span(0), 0, mb)
     repeat = ast.Repeat((op(0),), (op(19_999_999),), 20_000_000, Span(0))
-    assert count((repeat,)) == 20_000_000
+    assert count_operations((repeat,)) == 20_000_000
     assert [o.mb for o in itertools.islice(expand((repeat,)), 3)] == [0, 1, 2]
 
 

@@ -11,7 +11,7 @@ from language.support import diagnostics, read
 
 SECTIONS = re.findall(
     r"^## (IL1\d\d) · (R-SYN-\d) · [^\n]+\n(.*?)(?=^## |\Z)",
-    resources.text("spec/language.md"),
+    resources.read_text("spec/language.md"),
     re.DOTALL | re.MULTILINE,
 )
 

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from interlock.profile import measure, modules  # noqa: E402
-from interlock.profile.write import text  # noqa: E402
+from interlock.profile.write import to_toml  # noqa: E402
 
 FLOAT = 4
 GIB = 2**30
@@ -28,7 +28,7 @@ GIB = 2**30
 def of(tmp_path, code: str, attribute: str = "layers", **settings):
     path = tmp_path / "some_layers.py"
     path.write_text("import torch\nfrom torch import nn\n" + textwrap.dedent(code))
-    return measure.profile_of(
+    return measure.measure_chain(
         f"{path}:{attribute}", measure.Settings(**({"device": "cpu", "repeats": 2, "warmup": 0} | settings))
     )
 
@@ -75,7 +75,7 @@ def test_linear_and_relu(tmp_path):
         and profile.layers[2].outputs == ("float32[4, 8]",)
         and profile.measured.dtype == "float32"
     )
-    assert read(text(profile)) == profile
+    assert read(to_toml(profile)) == profile
 
 
 def test_distinct_storages_count_once(tmp_path):
@@ -273,7 +273,7 @@ def test_what_cannot_be_measured(name, tmp_path):
     (tmp_path / "some_layers.py").write_text(f"import torch\nfrom torch import nn\n{code}\n")
     where = f"{tmp_path}/some_layers.py" + (f":{attribute}" if attribute else "")
     _, (found, said, help) = refusal(
-        measure.profile_of,
+        measure.measure_chain,
         where,
         measure.Settings(**({"device": "cpu", "input": "4x16", "repeats": 1, "warmup": 0} | settings)),
     )
@@ -286,9 +286,9 @@ def test_a_module_by_its_name(tmp_path, monkeypatch):
         "from torch import nn\nclass Models:\n    small = nn.ModuleList([nn.ReLU()])\n"
     )
     monkeypatch.chdir(tmp_path)
-    assert [name for name, _ in modules.load("pack.deep:Models.small", nn).modules] == ["layer[0]"]
+    assert [name for name, _ in modules.load_chain("pack.deep:Models.small", nn).modules] == ["layer[0]"]
     for wrong in ("pack.none:x", "no such:x", "nothing.py:x", "pack.deep:", ":x"):
-        assert refusal(modules.load, wrong, nn)[1][0] == "IL117"
+        assert refusal(modules.load_chain, wrong, nn)[1][0] == "IL117"
     for name in ("pack", "pack.deep"):
         sys.modules.pop(name, None)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from interlock.profile import read as reading
 from interlock.profile.data import LayerProfile, Measured, Profile
 from interlock.profile.places import Places
-from interlock.profile.write import text
+from interlock.profile.write import to_toml
 from interlock.program.ir import Size
 from interlock.text.source import Sources
 from profiles import HEAD, LAYER, read, wrong
@@ -212,9 +212,9 @@ def profiles(draw) -> Profile:
 @given(profiles())
 @settings(max_examples=60)
 def test_what_is_written_is_read_back(profile):
-    written = text(profile, ("a note",))
+    written = to_toml(profile, ("a note",))
     assert read(written) == profile
-    assert text(read(written), ("a note",)) == written
+    assert to_toml(read(written), ("a note",)) == written
 
 
 @given(st.data())

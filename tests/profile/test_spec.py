@@ -12,7 +12,7 @@ from interlock.text import resources
 from interlock.text.source import Sources
 from profiles import read, refusal
 
-PAGE = resources.text("spec/profiles.md")
+PAGE = resources.read_text("spec/profiles.md")
 SECTIONS = re.findall(r"^## (IL11\d) · (R-PROF-\d) · [^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
 
 
@@ -21,7 +21,7 @@ def measured(folder, text: str):
     from interlock.profile import measure
 
     (folder / "example_layers.py").write_text(text)
-    return measure.profile_of(
+    return measure.measure_chain(
         str(folder / "example_layers.py") + ":layers",
         measure.Settings("cpu", input="2x16", repeats=1, warmup=0),
     )
@@ -31,7 +31,7 @@ def measured(folder, text: str):
 def test_examples(code, rule, body, tmp_path):
     run = {
         "toml": read,
-        "json": lambda text: trace.profile_of(Sources().add("t.json", text)),
+        "json": lambda text: trace.read_trace(Sources().add("t.json", text)),
         "py": lambda text: measured(tmp_path, text),
     }
     (language, refused), (_, taken) = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from command import interlock
 from interlock.profile import events, trace
-from interlock.profile.trace import Asked
+from interlock.profile.trace import LayerSelection
 from interlock.program.ir import Size
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
@@ -48,7 +48,7 @@ def real(tmp_path_factory):
 
 def test_a_trace_of_pytorch(real):
     """The figures against what the events themselves say: forwards by label, backwards by the names of their nodes."""
-    profile, notes = trace.profile_of(Sources().add("t.json", real.read_text()))
+    profile, notes = trace.read_trace(Sources().add("t.json", real.read_text()))
     assert [l.name for l in profile.layers] == [
         "model_block[0]",
         "model_block[1]",
@@ -205,7 +205,7 @@ def test_labels():
         range_("Optimizer.step#Adam.step", 50, 3),
     ]
     assert untraced(rows)[1].startswith("the ranges `train` and `layer:enc.0` overlap")
-    asked = Asked(re.compile("layer:(.*)"), frozenset({"enc[0]", "enc[1]", "head"}))
+    asked = LayerSelection(re.compile("layer:(.*)"), frozenset({"enc[0]", "enc[1]", "head"}))
     profile = traced(rows, asked)
     assert [(l.name, l.frozen, sorted(l.times)) for l in profile.layers] == [
         ("enc[0]", True, ["forward"]),
@@ -223,7 +223,7 @@ WRONG = {
     "none of the label": (
         LAYERED,
         "no range of this trace is a layer: it has `a` and `a.backward`",
-        Asked(re.compile("llm.*")),
+        LayerSelection(re.compile("llm.*")),
     ),
     "two labels of a name": (
         LAYERED + [range_("x.y", 40, 1), range_("x_y", 50, 1)],
@@ -261,7 +261,11 @@ WRONG = {
         [range_("a", 0, 10), forward_op(1, 5), backward_op(20, 30, 5, tid=1), range_("a", 25, 10)],
         "layer `a` runs again inside a backward: activations are recomputed",
     ),
-    "frozen and unknown": (LAYERED, "no layer of this trace is called `b`", Asked(None, frozenset({"b"}))),
+    "frozen and unknown": (
+        LAYERED,
+        "no layer of this trace is called `b`",
+        LayerSelection(None, frozenset({"b"})),
+    ),
     "two forward threads": (
         [range_("a", 0, 10), range_("a", 5, 10, tid=3), forward_op(1, 5), backward_op(20, 3, 5)],
         "forwards run on 2 threads, and autograd numbers its operations on each of them anew",
@@ -335,7 +339,7 @@ TORN = {
 
 @pytest.mark.parametrize("name", TORN)
 def test_what_is_no_trace(name):
-    d, (code, message, help) = refusal(trace.profile_of, Sources().add("t.json", TORN[name]))
+    d, (code, message, help) = refusal(trace.read_trace, Sources().add("t.json", TORN[name]))
     assert (
         code == "IL116" and help and 0 <= d.marks[0].span.at <= len(TORN[name])
         if d.marks
@@ -345,16 +349,16 @@ def test_what_is_no_trace(name):
 
 def test_bytes(monkeypatch):
     packed = gzip.compress(b'{"traceEvents": []}')
-    assert events.text_of("t", packed) == '{"traceEvents": []}'
+    assert events.decode("t", packed) == '{"traceEvents": []}'
     assert (
-        refusal(events.text_of, "t", packed[:-9])[1][0] == "IL116"
-        and refusal(events.text_of, "t", b"\xff")[1][0] == "IL105"
+        refusal(events.decode, "t", packed[:-9])[1][0] == "IL116"
+        and refusal(events.decode, "t", b"\xff")[1][0] == "IL105"
     )
-    monkeypatch.setattr(events, "MOST_BYTES", 1000)
+    monkeypatch.setattr(events, "MAX_BYTES", 1000)
     assert (
-        refusal(events.text_of, "t", gzip.compress(b" " * 10**7))[1][0]
+        refusal(events.decode, "t", gzip.compress(b" " * 10**7))[1][0]
         == "IL104"
-        == refusal(events.text_of, "t", b" " * 1001)[1][0]
+        == refusal(events.decode, "t", b" " * 1001)[1][0]
     )
 
 
@@ -370,7 +374,7 @@ def test_events_without_sense_are_left_out():
         event("user_annotation", "a", 1, -4),
         {**event("cpu_op", "aten::mm", 1, 1), "args": 7, "pid": [1], "tid": {}},
     ]
-    profile, notes = trace.profile_of(
+    profile, notes = trace.read_trace(
         Sources().add("t.json", json.dumps(rows))
     )  # a list of events, as Chrome allows
     assert (

@@ -171,7 +171,7 @@ def test_names_of_layers():
 
 
 def test_the_examples_of_the_page():
-    page = resources.text("spec/cost.md").split("## Every freezing")[1].split("\n## ")[0]
+    page = resources.read_text("spec/cost.md").split("## Every freezing")[1].split("\n## ")[0]
     blocks = re.findall(r"```sched \w+\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:

@@ -10,7 +10,6 @@ from interlock.algebra.assemble import assemble
 from interlock.algebra.cut import Region
 from interlock.algebra.listing import list_schedule
 from interlock.algebra.model import Chain, Times
-from interlock.algebra.names import listed
 from interlock.algebra.owner import gave_up, owner_map
 from interlock.algebra.partition import partition
 from interlock.algebra.setting import Setting
@@ -20,6 +19,7 @@ from interlock.language import ast
 from interlock.program.footprint import Footprint, footprint
 from interlock.program.ir import Communicator, Kind, Program, Size, Stage
 from interlock.text.finding import Finding, Mark, Severity, error
+from interlock.text.phrases import join_words
 
 _EMPTY = np.empty((len(FIELDS), 0), dtype=np.int64)
 
@@ -388,7 +388,7 @@ def _ignored(runs: list[Run]) -> Finding:
     first = runs[0].regions[0].span
     return Finding.of_input(
         "IL211",
-        f"this order is list-scheduled: the orders of {listed(map('`{}`'.format, names))} are ignored",
+        f"this order is list-scheduled: the orders of {join_words(map('`{}`'.format, names))} are ignored",
         (Mark(first.to(runs[-1].regions[-1].span)),),
         "one Sharded skeleton, alone or after one Replicated region, keeps its order; regions with the same skeleton are woven",
         Severity.WARNING,

@@ -10,7 +10,7 @@ from interlock.algebra.gather import late_gathers, write
 from interlock.algebra.library import Library
 from interlock.algebra.machine import Hardware, memory
 from interlock.algebra.model import Chain, Times, build
-from interlock.algebra.names import indices, list_of, nearest
+from interlock.algebra.names import indices
 from interlock.algebra.orders import Lister, fill, placed, sizes, stages_of
 from interlock.algebra.profiled import chain_of
 from interlock.algebra.setting import communicators, frozen_layers, numbers, setting, ties
@@ -20,6 +20,7 @@ from interlock.language import ast
 from interlock.program.ir import Program
 from interlock.program.transfers import restrict
 from interlock.text.finding import Finding, error
+from interlock.text.phrases import list_names, suggest
 from interlock.text.source import Sources, Span
 
 SIZED = ("activation", "until_weight", "output", "weights", "workspace")  # what `assume` may say of bytes
@@ -307,7 +308,7 @@ def _freezing(schedule: ast.Schedule, chain: Chain | None, regions: list[Region]
                     f"no layer group or region is called `{ref.group}`",
                     ref.group.span,
                     "unknown",
-                    nearest(ref.group.text, known) or f"known: {list_of(known)}",
+                    suggest(ref.group.text, known) or f"known: {list_names(known)}",
                 )
     return tuple(sorted(out))
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interlock.algebra.names import nearest
 from interlock.language import ast
 from interlock.text.finding import InputError, error
+from interlock.text.phrases import suggest
 
 LIMIT = 1 << 60  # no value is larger, so that sums and products stay in 64 bits
 
@@ -138,5 +138,5 @@ def unknown_name(text: str, span, env: Env) -> InputError:
         "IL213",
         f"unknown name `{text}`",
         span,
-        help=nearest(text, env) or f"known here: {', '.join(sorted(env)) or 'no name'}",
+        help=suggest(text, env) or f"known here: {', '.join(sorted(env)) or 'no name'}",
     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from interlock.algebra.cut import Region
-from interlock.algebra.names import nearest
 from interlock.algebra.setting import comm_number
 from interlock.language import ast
 from interlock.program.facts import Facts
@@ -15,6 +14,7 @@ from interlock.program.ir import Communicator, Kind, Order, Program
 from interlock.program.linearise import Times, compute_times
 from interlock.program.transfers import Late, insert
 from interlock.text.finding import error
+from interlock.text.phrases import suggest
 from interlock.text.source import Span
 
 _WORDS = {"gather": ("prefix", "late"), "post": ("late", "early")}  # the default first
@@ -69,7 +69,7 @@ def _word(argument: ast.Argument | None, name: str) -> str:
             "IL210",
             f"`{name}` is `{known[0]}` or `{known[1]}`",
             argument.value.span,
-            help=nearest(text, known) or "correct it, or leave it out",
+            help=suggest(text, known) or "correct it, or leave it out",
         )
     return text
 

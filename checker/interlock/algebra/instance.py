@@ -8,10 +8,10 @@ import numpy as np
 
 from interlock.algebra.expr import evaluate, holds
 from interlock.algebra.model import LAYER_LIMIT
-from interlock.algebra.names import list_of, listed, nearest
 from interlock.algebra.skeleton import Budget, Interpreter
 from interlock.language import ast
 from interlock.text.finding import error
+from interlock.text.phrases import join_words, list_names, suggest
 from interlock.text.source import Span
 
 # arguments that are not parameters of the skeleton: they say how the region is laid out
@@ -63,7 +63,7 @@ def arguments_of(region: ast.Region, skeleton: ast.Skeleton) -> dict[str, ast.Ar
                     "IL210",
                     f"skeleton `{skeleton.name}` takes no further argument by its place",
                     argument.span,
-                    help=f"name it; known arguments: {list_of(allowed)}",
+                    help=f"name it; known arguments: {list_names(allowed)}",
                 )
             name = free.pop(0)
         else:
@@ -82,7 +82,7 @@ def arguments_of(region: ast.Region, skeleton: ast.Skeleton) -> dict[str, ast.Ar
 
 
 def _unknown(name: str, argument: ast.Argument, skeleton: ast.Skeleton, allowed: list[str]):
-    hint = nearest(name, allowed) or f"it takes {list_of(allowed)}"
+    hint = suggest(name, allowed) or f"it takes {list_names(allowed)}"
     if name == "chunks" and skeleton.chunks is not None:
         hint = "its number of chunks is fixed in its head"
     elif name == "chunks" and skeleton.weaves_into is not None:
@@ -160,7 +160,7 @@ def instantiate(
     if skeleton.where is not None and not holds(skeleton.where, values):
         raise error(
             "IL207",
-            f"skeleton `{skeleton.name}` does not exist for {listed(f'{k} = {v}' for k, v in values.items())}",
+            f"skeleton `{skeleton.name}` does not exist for {join_words(f'{k} = {v}' for k, v in values.items())}",
             span,
             help=f"its `where` asks for: {_show(skeleton.where)}",
         )
@@ -191,7 +191,7 @@ def _layout(skeleton: ast.Skeleton, ranks: int, chunks: int, values: dict[str, i
                     "IL204",
                     f"the place map of skeleton `{skeleton.name}` gives stage {s} {'to no rank' if found[s] == 0 else 'twice'}",
                     skeleton.place.span,
-                    f"with {listed(f'{k} = {v}' for k, v in values.items())}",
+                    f"with {join_words(f'{k} = {v}' for k, v in values.items())}",
                     f"stages 0..{stage.size - 1} must each come once",
                 )
             return stage

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from interlock.algebra.names import list_of, nearest
 from interlock.language import ast
 from interlock.language.parse import LARGEST_FILE, parse
 from interlock.profile import read as profiles
 from interlock.profile.data import Profile
 from interlock.text import resources
 from interlock.text.finding import Finding, InputError, Mark, error
+from interlock.text.phrases import list_names, suggest
 from interlock.text.source import Sources
 
 STDIN = "stdin.sched"  # the name of standard input where the command line gives none
@@ -43,7 +43,7 @@ class Library:
                 f"no skeleton is called `{name}`",
                 name.span,
                 "unknown",
-                " ".join(filter(None, (nearest(name.text, names), f"known skeletons: {list_of(names)}"))),
+                " ".join(filter(None, (suggest(name.text, names), f"known skeletons: {list_names(names)}"))),
             )
         return found
 
@@ -62,7 +62,7 @@ class Library:
             )
         path = os.path.normpath(os.path.join(os.path.dirname(self._name), model.profile))
         if path not in self._profiles:
-            text, reason = _text(path, profiles.MOST_BYTES)
+            text, reason = _text(path, profiles.MAX_BYTES)
             if reason:
                 raise error(
                     "IL107",
@@ -75,7 +75,7 @@ class Library:
 
     def _read_standard(self, name: str) -> ast.Skeleton:
         path = f"spec/std/{name}.sched"
-        file = parse(self._sources.add(path, resources.text(path)))
+        file = parse(self._sources.add(path, resources.read_text(path)))
         for skeleton in file.skeletons:
             if skeleton.name.text == name:
                 self._standard[name] = skeleton
@@ -130,7 +130,7 @@ class Library:
 
 
 def standard_names() -> list[str]:
-    return sorted(p.stem for p in (resources.folder() / "spec" / "std").glob("*.sched"))
+    return sorted(p.stem for p in (resources.find_folder() / "spec" / "std").glob("*.sched"))
 
 
 def _text(path: str, limit: int) -> tuple[str, str]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from interlock.algebra.machine import bytes_per_parameter, logits_of
-from interlock.algebra.names import list_of, listed, nearest
 from interlock.language import ast
 from interlock.program.ir import Layer, Size
 from interlock.text.finding import Finding, InputError, Mark, error
+from interlock.text.phrases import join_words, list_names, suggest
 from interlock.text.quantities import LARGEST
 from interlock.text.source import Span
 
@@ -61,7 +61,7 @@ class Chain:
                 f"no layer group is called `{ref.group}`",
                 ref.group.span,
                 "unknown",
-                nearest(ref.group.text, self.groups) or f"known groups: {list_of(self.groups)}",
+                suggest(ref.group.text, self.groups) or f"known groups: {list_names(self.groups)}",
             )
         layers = self.groups[ref.group.text]
         if ref.range is None:
@@ -176,14 +176,14 @@ def _pattern(item: ast.Pattern, kinds: dict[str, ast.Layers], add, at: int) -> d
                 "IL107",
                 f"no kind of layer is called `{kind.kind}`",
                 kind.kind.span,
-                help=nearest(kind.kind.text, kinds) or f"known kinds: {list_of(kinds)}",
+                help=suggest(kind.kind.text, kinds) or f"known kinds: {list_names(kinds)}",
             )
         described[kind.letter] = (kind.kind.text, properties)
     unknown = sorted(set(item.text) - set(described))
     if unknown:
         raise error(
             "IL107",
-            f"the pattern's letter{'s' * (len(unknown) > 1)} {listed(map('`{}`'.format, unknown))} "
+            f"the pattern's letter{'s' * (len(unknown) > 1)} {join_words(map('`{}`'.format, unknown))} "
             f"{'are' if len(unknown) > 1 else 'is'} not described",
             item.span,
             help=f'write `"{unknown[0]}" = NAME {{ .. }}` in the pattern',

@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Sequence
 
 from interlock.algebra.cut import Region
-from interlock.algebra.names import nearest
 from interlock.language import ast
 from interlock.text.finding import InputError, error
+from interlock.text.phrases import suggest
 
 WORDS = ("round_robin", "greedy", "balanced", "any")
 MEANT = "write `round_robin`, `greedy`, `balanced`, `any` or a list of ranks"
@@ -51,7 +51,7 @@ def owner_map(
                 "IL209",
                 f"no owner map is called `{text}`",
                 argument.value.span,
-                help=nearest(text, WORDS) or MEANT,
+                help=suggest(text, WORDS) or MEANT,
             )
     raise error("IL209", "this is no owner map", argument.value.span, help=MEANT)
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from interlock.algebra.elaborate import Elaborated
 from interlock.algebra.expr import evaluate
-from interlock.algebra.names import list_of, nearest
 from interlock.language import ast
 from interlock.text.finding import error
+from interlock.text.phrases import list_names, suggest
 
 _UNDECIDED = {"deadlock_free": "the parametric prover"}
 _COSTS = {"bubble": "percent", "exposure": "time", "makespan": "time"}
@@ -80,7 +80,7 @@ def requirements(schedule: Elaborated) -> Requirements:
                         f"`{what or 'this'}` is no figure that `require` knows",
                         condition.span,
                         "unknown",
-                        nearest(what, known) or f"known: {list_of(known)}",
+                        suggest(what, known) or f"known: {list_names(known)}",
                     )
                 undecided.append(
                     f"`require {what}` is decided by {_UNDECIDED[what]}, which this version lacks"

@@ -8,10 +8,11 @@ from functools import cached_property
 
 from interlock.algebra.machine import Hardware, hardware
 from interlock.algebra.model import Chain
-from interlock.algebra.names import indices, list_of, nearest
+from interlock.algebra.names import indices
 from interlock.language import ast
 from interlock.program.ir import Communicator, Size, Stage, Tie
 from interlock.text.finding import Finding, InputError, Mark, error
+from interlock.text.phrases import list_names, suggest
 from interlock.text.source import Span
 
 RANK_LIMIT, MICROBATCH_LIMIT = 1 << 16, 10_000_000
@@ -96,8 +97,8 @@ def setting(schedule: ast.Schedule, chain: Chain, ranks: int, microbatches: int)
                 "IL107",
                 f"no layer has modality `{name}`",
                 line.modality.span,
-                help=nearest(name, chain.modalities)
-                or f"modalities of this model: {list_of(chain.modalities)}",
+                help=suggest(name, chain.modalities)
+                or f"modalities of this model: {list_names(chain.modalities)}",
             )
         if name in listed:
             raise InputError(
@@ -183,8 +184,8 @@ def comm_number(name: str, span: Span, comms: Sequence[Communicator]) -> int:
         f"no communicator is called `{name}`",
         span,
         "unknown",
-        nearest(name, known)
-        or f"known communicators: {list_of(known)}; declare it: `communicator {name} = ranks ..`",
+        suggest(name, known)
+        or f"known communicators: {list_names(known)}; declare it: `communicator {name} = ranks ..`",
     )
 
 

@@ -81,20 +81,20 @@ def check_file(path: str, data: bytes, options: Options = Options()) -> FileResu
 
 def _expected_errors(text: str, findings: Sequence[Finding]) -> bool:
     """Whether the comments a text begins with expect it to be refused with these codes: `# expect: invalid IL101`."""
-    from interlock.language.parse import header_expectations
+    from interlock.language.parse import read_header_expectations
 
-    expected = [e for e in header_expectations(text[:4096]) if e.verdict == "invalid" and e.codes]
+    expected = [e for e in read_header_expectations(text[:4096]) if e.verdict == "invalid" and e.codes]
     found = {d.code for d in findings}
     return bool(expected) and all({c.text for c in e.codes} <= found for e in expected)
 
 
 def _as_header_expects(text: str, checked: tuple[Checked, ...]) -> tuple[Checked, ...]:
     """What the comments a text begins with expect, asked of every schedule of a file that was not refused."""
-    from interlock.language.parse import header_expectations
+    from interlock.language.parse import read_header_expectations
 
     expected = [
         (Verdict(e.verdict), tuple(c.text for c in e.codes), tuple(m.text for m in e.models))
-        for e in header_expectations(text[:4096])
+        for e in read_header_expectations(text[:4096])
     ]
     return (
         tuple(replace(c, expectations=c.expectations + _expectations(expected, c.answers)) for c in checked)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from interlock.cli.common import read, show_errors, usage, write
-from interlock.profile import write as writing
+from interlock.profile.write import to_toml
 from interlock.text.files import write_whole
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
@@ -36,7 +36,7 @@ def run(args) -> int:
     except InputError as refused:
         show_errors(name or args.module, sources, refused.findings, sys.stderr)
         return 2
-    text = writing.text(profile, notes)
+    text = to_toml(profile, notes)
     for note in notes:
         print(note, file=sys.stderr)
     if args.output == "-":
@@ -55,8 +55,8 @@ def _traced(args, name: str, sources: Sources):
 
     if args.trace != "-" and not os.path.isfile(args.trace):
         raise FileNotFoundError(2, "there is no such file", args.trace)
-    source = sources.add(name, events.text_of(name, read(args.trace, events.MOST_BYTES)))
-    return trace.profile_of(source, trace.Asked(args.label, frozenset(args.frozen or ())))
+    source = sources.add(name, events.decode(name, read(args.trace, events.MAX_BYTES)))
+    return trace.read_trace(source, trace.LayerSelection(args.label, frozenset(args.frozen or ())))
 
 
 def _measured(args):
@@ -67,9 +67,9 @@ def _measured(args):
     except ImportError as error:
         if (error.name or "").split(".")[0] != "torch":
             raise
-        from interlock.profile.modules import refused
+        from interlock.profile.modules import measure_error
 
-        raise refused(
+        raise measure_error(
             "PyTorch is not installed, and measuring needs it", "`pip install torch` installs it"
         ) from None
     given = {
@@ -86,4 +86,4 @@ def _measured(args):
             progress.total = total
             progress.step(layer)
 
-        return measure.profile_of(args.module, measure.Settings(**given), step), ()
+        return measure.measure_chain(args.module, measure.Settings(**given), step), ()

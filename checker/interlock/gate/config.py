@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.algebra.names import list_of, nearest
 from interlock.gate import globs, mild
 from interlock.text.finding import Finding, InputError, Mark
+from interlock.text.phrases import list_names, suggest
 from interlock.text.source import Source, Sources, Span
 
 NAMES = ("interlock.toml", "pyproject.toml")  # in one folder the first wins
@@ -179,7 +179,7 @@ class _Reader:
                 self.say(
                     f"there is no key `{key}` for Interlock",
                     (key,),
-                    nearest(key, KEYS) or f"there are {list_of(KEYS)}",
+                    suggest(key, KEYS) or f"there are {list_names(KEYS)}",
                 )
         models = (
             MODELS
@@ -237,7 +237,7 @@ class _Reader:
                 self.say(
                     f"there is no {what} `{name}`",
                     (key, name),
-                    nearest(name, known) or f"there are {list_of(known)}",
+                    suggest(name, known) or f"there are {list_names(known)}",
                 )
         return found
 
@@ -248,7 +248,7 @@ class _Reader:
             self.say(
                 f"there is no {what} `{shown}`",
                 (key, shown),
-                nearest(shown, known) or f"there are {list_of(known)}",
+                suggest(shown, known) or f"there are {list_names(known)}",
             )
             return None
         return value
@@ -283,7 +283,7 @@ class _Reader:
                 self.say(
                     f"there is no severity `{value}`",
                     ("severity", code, str(value)),
-                    nearest(str(value), SEVERITIES) or f"there are {list_of(SEVERITIES)}",
+                    suggest(str(value), SEVERITIES) or f"there are {list_names(SEVERITIES)}",
                 )
             elif code in mild.codes() and not mild.is_mild(code) and value != "error":
                 self.say(mild.why_not(code), ("severity", code), mild.instead(code))
@@ -314,7 +314,7 @@ class _Reader:
                     self.say(
                         f"there is no key `{key}` for a waiver",
                         (key,),
-                        nearest(key, ALLOW_KEYS) or f"there are {list_of(ALLOW_KEYS)}",
+                        suggest(key, ALLOW_KEYS) or f"there are {list_names(ALLOW_KEYS)}",
                         start,
                     )
             for key in ALLOW_KEYS:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from interlock.language.unparse import commented, identifier
+from interlock.language.unparse import make_identifier, wrap_comments
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
@@ -420,12 +420,12 @@ def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
         ]
     return "\n".join(
         [
-            *commented(
+            *wrap_comments(
                 [
                     f'Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout "{_short(layout)}"'
                 ]
             ),
-            f"schedule {identifier(name)} {{",
+            f"schedule {make_identifier(name)} {{",
             f"  ranks {ranks}",
             f"  microbatches {microbatches}",
             "",

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from interlock.language.ast import Item, Launch, Op, Overlap, Repeat
 from interlock.text.finding import error
 
-MOST_OPERATIONS = 20_000_000
+MAX_OPERATIONS = 20_000_000
 
 
-def count(items: Iterable[Item]) -> int:
+def count_operations(items: Iterable[Item]) -> int:
     """How many operations the items stand for, without writing them out."""
     total = 0
     for item in items:
@@ -18,23 +18,23 @@ def count(items: Iterable[Item]) -> int:
             case Op():
                 total += 1
             case Repeat():
-                total += item.count * count(item.first)
+                total += item.count * count_operations(item.first)
             case Launch() | Overlap():
-                total += count(item.items)
+                total += count_operations(item.items)
     return total
 
 
 def expand(items: tuple[Item, ...]) -> Iterator[Op | Launch | Overlap]:
     """The items in order without Repeats, one after the other. Raises InputError (IL104) before the first one if there are too many."""
-    total = count(items)
-    if total > MOST_OPERATIONS:
-        widest = max(items, key=lambda item: count((item,)))
+    total = count_operations(items)
+    if total > MAX_OPERATIONS:
+        widest = max(items, key=lambda item: count_operations((item,)))
         raise error(
             "IL104",
             f"{total:,} operations are too many",
             widest.span,
             "here",
-            f"the most a file may list is {MOST_OPERATIONS:,}; a skeleton has no such limit",
+            f"the most a file may list is {MAX_OPERATIONS:,}; a skeleton has no such limit",
         )
     return _expand(items)
 

@@ -7,8 +7,9 @@ import threading
 from dataclasses import replace
 from itertools import islice
 
-from interlock.language import ast, check
-from interlock.language.recovery import MOST_ERRORS, Run
+from interlock.language import ast
+from interlock.language.recovery import MAX_ERRORS, Run
+from interlock.language.validate import validate
 from interlock.text.finding import InputError, error
 from interlock.text.source import Source, Span
 
@@ -33,13 +34,13 @@ def parse(source: Source) -> ast.File:
         places = [d.marks[0].span.at for d in syntax]
         found = syntax + [m for m in mistakes if not any(_inside(at, m.marks[0].span) for at in places)]
         if not syntax:
-            found += islice(check.check(file), MOST_ERRORS)
+            found += islice(validate(file), MAX_ERRORS)
         if found:
-            found = sorted(found, key=lambda d: d.marks[0].span.at)[:MOST_ERRORS]
-            if len(found) == MOST_ERRORS:
+            found = sorted(found, key=lambda d: d.marks[0].span.at)[:MAX_ERRORS]
+            if len(found) == MAX_ERRORS:
                 found[-1] = replace(
                     found[-1],
-                    help=f"{found[-1].help}; repair these {MOST_ERRORS} first: what may follow is not shown",
+                    help=f"{found[-1].help}; repair these {MAX_ERRORS} first: what may follow is not shown",
                 )
             raise InputError(*found)
     except InputError as e:
@@ -68,7 +69,7 @@ def decode(name: str, data: bytes) -> str:
         ) from None
 
 
-def header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]:
+def read_header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]:
     """`# expect: invalid IL101` in the comments a text begins with; read without parsing it."""
     found = []
     at = 0

@@ -17,7 +17,7 @@ from interlock.text import resources
 from interlock.text.finding import Finding, Mark
 from interlock.text.source import Source, Span
 
-MOST_ERRORS = 30  # what a user reads at once
+MAX_ERRORS = 30  # what a user reads at once
 
 _WORD = re.compile(r'"[^"\n]*"|[0-9]*[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9_.]*\w*|\.{1,3}<?|[<>=!]=|&&|\|\||\S')
 _SKIPPED = re.compile(r'#[^\n]*|"[^"\n]*"|\n[ \t\r\f]*|[{}()\[\]]|[0-9]*[A-Za-z_][A-Za-z0-9_]*')
@@ -64,7 +64,7 @@ def _grammar():
             terminal.pattern = PatternRE(rf"(?:{text})(?![A-Za-z0-9_])")
 
     parser = lark.Lark(
-        resources.text("grammar/sched.lark"),
+        resources.read_text("grammar/sched.lark"),
         parser="lalr",
         lexer="contextual",
         keep_all_tokens=True,
@@ -194,7 +194,7 @@ class Run:
 
     def _recover(self, at: int) -> bool:
         """Reports what stands at `at` and puts parser and lexer where reading goes on. False: nowhere."""
-        if len(self.errors) >= MOST_ERRORS:
+        if len(self.errors) >= MAX_ERRORS:
             return False
         match = _WORD.match(self.text, at)
         found = match.group() if match and at < len(self.text) else ""
@@ -359,7 +359,7 @@ class Run:
             )
         )
         self._report(self._span(at, bad), message, "", help)
-        return len(self.errors) < MOST_ERRORS and self._resume(at + len(bad))
+        return len(self.errors) < MAX_ERRORS and self._resume(at + len(bad))
 
     def _finish_statement(self, accepts) -> None:
         """Reduces the complete statement on the stack, by the token that may follow it."""

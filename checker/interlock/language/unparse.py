@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from interlock.interchange.torch_csv import NotExpressible
 from interlock.program.ir import COMPUTE, WITH_STAGE, Kind, Program
 
 _COLUMNS = 100
@@ -16,16 +15,24 @@ _COMPUTE = frozenset(int(k) for k in COMPUTE)
 _NAMED = [int(k) for k in (Kind.SEND, Kind.RECV, Kind.WAIT, Kind.COLL, Kind.STEP)]
 
 
+class UnparseError(ValueError):
+    """A program that `.sched` text of this form cannot say; `row`: the operation, -1 where it is not one."""
+
+    def __init__(self, message: str, row: int = -1):
+        super().__init__(message)
+        self.row = row
+
+
 def to_sched(program: Program, name: str, expect: str | None = None, comments: Sequence[str] = ()) -> str:
     """The `.sched` text of a program without sizes and modalities, as importers make them.
 
-    `expect` is the rest of an expect line (`valid under buffered`), `comments` stand in front. Raises NotExpressible.
+    `expect` is the rest of an expect line (`valid under buffered`), `comments` stand in front. Raises UnparseError.
     """
     _check(program)
     frozen = [s for s, stage in enumerate(program.stages) if not program.layers[stage.first].trainable]
-    lines = commented(comments)
+    lines = wrap_comments(comments)
     lines += [
-        f"schedule {identifier(name)} {{",
+        f"schedule {make_identifier(name)} {{",
         f"  ranks {program.ranks}",
         f"  microbatches {program.microbatches}",
         "",
@@ -59,7 +66,7 @@ def to_sched(program: Program, name: str, expect: str | None = None, comments: S
     return "\n".join([*lines, "}", ""])
 
 
-def commented(comments: Iterable[str]) -> list[str]:
+def wrap_comments(comments: Iterable[str]) -> list[str]:
     """Comment lines of at most 100 columns."""
     return [
         f"# {line}"
@@ -73,14 +80,14 @@ def _check(program: Program) -> None:
     fits = np.isin(o.kind, [int(k) for k in WITH_STAGE]) & (o.comm == 0) | np.isin(o.kind, _NAMED)
     if not fits.all():
         row = int(np.argmin(fits))
-        raise NotExpressible(f"`{program.show(row)}` cannot be written by the importer", row)
+        raise UnparseError(f"`{program.show(row)}` cannot be written by the importer", row)
     if (
         program.memory
         or program.ties
         or program.fragment
         or any(s.last - s.first != 1 for s in program.stages)
     ):
-        raise NotExpressible(
+        raise UnparseError(
             "only a program of stages of one layer each, without memory and ties, is written out"
         )
 
@@ -155,6 +162,6 @@ def _wrapped(head: str, words: Iterable[str]) -> Iterator[str]:
     yield line
 
 
-def identifier(name: str) -> str:
+def make_identifier(name: str) -> str:
     word = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[:100]
     return word if word[:1].isalpha() else f"schedule_{word}".rstrip("_")

@@ -73,7 +73,7 @@ def median(values: Sequence[int]) -> int:
     return median_high(values)
 
 
-def spread_of(values: Sequence[int]) -> int:
+def interquartile_range(values: Sequence[int]) -> int:
     """From the lower to the upper quartile; 0 of a single one."""
     if len(values) < 2:
         return 0

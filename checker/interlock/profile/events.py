@@ -13,12 +13,12 @@ from decimal import Decimal
 from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.source import Source, Span
 
-MOST_BYTES = 256 * 2**20  # of the text, unpacked
+MAX_BYTES = 256 * 2**20  # of the text, unpacked
 _LATEST = 10**16  # microseconds: the year 2286
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
-def refused(code: str, message: str, help: str, *labels: Mark) -> InputError:
+def trace_error(code: str, message: str, help: str, *labels: Mark) -> InputError:
     return InputError(
         Finding.of_input(
             code, message, labels, help, rule={"IL116": "R-PROF-3", "IL105": "R-SYN-5"}.get(code, "R-SYN-4")
@@ -26,23 +26,23 @@ def refused(code: str, message: str, help: str, *labels: Mark) -> InputError:
     )
 
 
-def text_of(name: str, data: bytes) -> str:
+def decode(name: str, data: bytes) -> str:
     """The text of a trace, unpacked where it is gzip. Raises InputError (IL104, IL105, IL116)."""
     if data[:2] == b"\x1f\x8b":
         try:
-            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES + 1)
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES + 1)
         except (OSError, EOFError, zlib.error) as e:
-            raise refused("IL116", f"{name} is a torn gzip file: {e}", "export the trace again") from None
-    if len(data) > MOST_BYTES:
-        raise refused(
+            raise trace_error("IL116", f"{name} is a torn gzip file: {e}", "export the trace again") from None
+    if len(data) > MAX_BYTES:
+        raise trace_error(
             "IL104",
-            f"{name} is larger than {MOST_BYTES >> 20} MiB",
+            f"{name} is larger than {MAX_BYTES >> 20} MiB",
             "record fewer steps: `schedule(wait=1, warmup=1, active=3)`",
         )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise refused(
+        raise trace_error(
             "IL105", f"{name} is not text: byte {e.start} is not UTF-8", "export the trace again"
         ) from None
 
@@ -71,7 +71,7 @@ class Trace:
         if self._next():
             raise self._wrong("the end of the file")
         if not found:
-            raise refused(
+            raise trace_error(
                 "IL116",
                 "the file lists no `traceEvents`",
                 'write it with `prof.export_chrome_trace("trace.json")`',
@@ -119,7 +119,7 @@ class Trace:
     def _wrong(self, expected: str) -> InputError:
         at = min(self._at, max(len(self._text) - 1, 0))
         ends = self._at >= len(self._text.rstrip())
-        return refused(
+        return trace_error(
             "IL116",
             f"{'the file ends where' if ends else 'here'} {expected} is expected",
             "the trace is cut off or no JSON: export it again",

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from interlock.profile.data import LayerProfile, Measured, Profile, median, spread_of
-from interlock.profile.modules import Chain, load, refused, running
+from interlock.profile.data import LayerProfile, Measured, Profile, interquartile_range, median
+from interlock.profile.modules import Chain, call_user_code, load_chain, measure_error
 from interlock.program.ir import Size
 
 DEVICES = ("cpu", "cuda", "npu", "xpu")
 _INPUT = re.compile(r"([0-9]{1,9}(?:x[0-9]{1,9})*)(?::([a-z][a-z0-9_]*))?")
-_MOST_BYTES = 2**40  # of a sample input
+_MAX_SAMPLE_BYTES = 2**40  # of a sample input
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Settings:
     warmup: int = 5
 
 
-def profile_of(
+def measure_chain(
     where: str, settings: Settings, step: Callable[[str, int], None] = lambda name, total: None
 ) -> Profile:
     """Measures the modules that `where` names, one after the other. `step(name, total)` is called before each of the `total` runs.
@@ -39,14 +39,16 @@ def profile_of(
     Raises InputError (IL117).
     """
     device, dtype = _device(settings.device), _dtype(settings.dtype)
-    chain = load(where, nn)
+    chain = load_chain(where, nn)
     inputs = _inputs(chain, settings.input, device, dtype)
     layers = []
     for name, module in chain.modules:
         step(name, len(chain.modules))
         home = next((t.device for t in (*module.parameters(), *module.buffers())), device)
-        running(f"moving layer `{name}` to {device}", lambda: module.to(device=device, dtype=dtype))
-        layer, outputs = running(f"layer `{name}`", _Layer(name, module, inputs, device, settings).profile)
+        call_user_code(f"moving layer `{name}` to {device}", lambda: module.to(device=device, dtype=dtype))
+        layer, outputs = call_user_code(
+            f"layer `{name}`", _Layer(name, module, inputs, device, settings).profile
+        )
         module.to(device=home)  # the device need not hold all layers at once
         layers.append(layer)
         inputs = tuple(t.detach() for t in outputs)
@@ -97,7 +99,7 @@ class _Layer:
             elif part == "backward_input" or part == "backward_weight" and not self.frozen:
                 taken[part] = [0]  # of frozen weights it is not known what training them would take
         times = {part: Size(median(values)) for part, values in taken.items() if values}
-        spread = {part: spread_of(values) for part, values in taken.items() if len(values) > 1}
+        spread = {part: interquartile_range(values) for part, values in taken.items() if len(values) > 1}
         activation, until_weight = self.saved()
         sizes = {
             "activation": activation,
@@ -116,7 +118,7 @@ class _Layer:
             result = self.module(*self.inputs)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if not outputs or not all(isinstance(t, torch.Tensor) for t in outputs):
-            raise refused(
+            raise measure_error(
                 f"layer `{self.name}` gave {', '.join(type(t).__name__ for t in outputs) or 'nothing'}",
                 "a layer returns a tensor or a tuple of tensors",
             )
@@ -225,13 +227,13 @@ def _device(name: str | None) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in DEVICES:
-        raise refused(
+        raise measure_error(
             f"there is no device `{name}` to measure on", f"known are {', '.join(DEVICES)}, also as `cuda:1`"
         )
     if device.type != "cpu":
         backend = getattr(torch, device.type, None)
         if backend is None or not backend.is_available() or (device.index or 0) >= backend.device_count():
-            raise refused(f"device `{name}` is not there", "`--device cpu` measures on the CPU")
+            raise measure_error(f"device `{name}` is not there", "`--device cpu` measures on the CPU")
         backend.set_device(device)
     return device
 
@@ -247,7 +249,7 @@ def _dtype(name: str | None) -> torch.dtype | None:
         return None
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise refused(f"`{name}` is no floating-point type of torch", "write `--dtype bfloat16`")
+        raise measure_error(f"`{name}` is no floating-point type of torch", "write `--dtype bfloat16`")
     return dtype
 
 
@@ -257,19 +259,19 @@ def _inputs(
     if text is not None:
         given = tuple(_sample(part.strip()) for part in text.split(","))
     elif chain.inputs is None:
-        raise refused(
+        raise measure_error(
             "there is no sample input",
             "add `--input 4x128:int64`, or name a function that returns (modules, sample input)",
         )
     else:
         given = chain.inputs
     if not given or not all(isinstance(t, torch.Tensor) for t in given):
-        raise refused(
+        raise measure_error(
             f"the sample input is {', '.join(type(t).__name__ for t in given) or 'empty'}",
             "give a tensor, or a tuple of tensors",
         )
     return tuple(
-        running(
+        call_user_code(
             "the sample input", lambda: t.to(device=device, dtype=dtype if t.is_floating_point() else None)
         )
         for t in given
@@ -280,16 +282,16 @@ def _sample(text: str) -> torch.Tensor:
     match = _INPUT.fullmatch(text)
     dtype = getattr(torch, match[2] or "float32", None) if match else None
     if not isinstance(dtype, torch.dtype):
-        raise refused(
+        raise measure_error(
             f"`{text}` is no shape", "write `4x16`, or with a type `4x128:int64`; several with commas"
         )
     shape = [int(n) for n in match[1].split("x")]
     size = dtype.itemsize
     for n in shape:
         size *= n
-    if size > _MOST_BYTES:
-        raise refused(f"a sample of {text} has {size:,} bytes", "measure one microbatch")
-    return running(
+    if size > _MAX_SAMPLE_BYTES:
+        raise measure_error(f"a sample of {text} has {size:,} bytes", "measure one microbatch")
+    return call_user_code(
         "the sample input",
         lambda: torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.zeros(shape, dtype=dtype),
     )

@@ -17,7 +17,7 @@ from interlock.text.finding import Finding, InputError
 _WHERE = re.compile(r"(.+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.S)
 
 
-def refused(message: str, help: str) -> InputError:
+def measure_error(message: str, help: str) -> InputError:
     return InputError(Finding.of_input("IL117", message, (), help, rule="R-PROF-4"))
 
 
@@ -29,25 +29,25 @@ class Chain:
     inputs: tuple | None
 
 
-def load(where: str, nn) -> Chain:
+def load_chain(where: str, nn) -> Chain:
     """`nn`: torch.nn. Runs the code of the module, and the attribute where it is a function. Raises InputError (IL117)."""
     match = _WHERE.fullmatch(where)
     if match is None:
-        raise refused(
+        raise measure_error(
             f"`{where}` names no attribute of a module",
             "write `package.module:attribute` or `path.py:attribute`",
         )
     found = _import(match[1])
     for part in match[2].split("."):
         if not hasattr(found, part):
-            raise refused(
+            raise measure_error(
                 f"`{match[1]}` has no attribute `{match[2]}`",
                 f"it has {', '.join(sorted(n for n in dir(found) if n[0] != '_')[:12]) or 'none'}",
             )
         found = getattr(found, part)
     inputs = None
     if callable(found) and not isinstance(found, nn.Module):
-        found = running(
+        found = call_user_code(
             f"`{match[2]}`",
             found,
             help="a function is called without arguments, and returns the modules, or them and what the first is given",
@@ -58,7 +58,7 @@ def load(where: str, nn) -> Chain:
     return Chain(_named(match[2], found, nn), inputs)
 
 
-def running(
+def call_user_code(
     what: str,
     function,
     *arguments,
@@ -71,7 +71,7 @@ def running(
         raise
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
-        raise refused(
+        raise measure_error(
             f"{what} raised {type(error).__name__}{f': {said[:300]}' if said else ''}", help
         ) from error
 
@@ -80,10 +80,10 @@ def _import(name: str):
     if not name.endswith(".py"):
         sys.path.insert(0, os.getcwd())
         if not all(part.isidentifier() for part in name.split(".")):
-            raise refused(
+            raise measure_error(
                 f"`{name}` is no name of a module", "write `package.module:attribute` or `path.py:attribute`"
             )
-        return running(
+        return call_user_code(
             f"importing `{name}`",
             importlib.import_module,
             name,
@@ -91,12 +91,12 @@ def _import(name: str):
         )
     path = Path(name)
     if not path.is_file():
-        raise refused(f"there is no file {name}", "write `path.py:attribute`")
+        raise measure_error(f"there is no file {name}", "write `path.py:attribute`")
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    running(
+    call_user_code(
         f"importing {name}", spec.loader.exec_module, module, help="its code runs as `import` would run it"
     )
     return module
@@ -110,22 +110,22 @@ def _named(what: str, found, nn) -> tuple[tuple[str, object], ...]:
     elif isinstance(found, Sequence) and not isinstance(found, str):
         pairs = [(str(i), module) for i, module in enumerate(found)]
     else:
-        raise refused(
+        raise measure_error(
             f"`{what}` is a {type(found).__name__}, and no list of layers",
             "give a list of torch modules, an nn.Sequential, or a function that returns (modules, sample input)",
         )
     if not pairs:
-        raise refused(f"`{what}` has no layer", "give a list of torch modules")
+        raise measure_error(f"`{what}` has no layer", "give a list of torch modules")
     for key, module in pairs:
         if not isinstance(module, nn.Module):
-            raise refused(
+            raise measure_error(
                 f"item {key} of `{what}` is a {type(module).__name__}, and no torch module",
                 "wrap it into an nn.Module",
             )
     names = [f"layer[{key}]" if key.isdigit() else key for key in map(str, (key for key, _ in pairs))]
     for name in names:
         if NAME.fullmatch(name) is None:
-            raise refused(
+            raise measure_error(
                 f"`{name}` is no name of a layer",
                 "letters, digits and `_`, not beginning with a digit; in a dict of modules `llm[0]`, `llm[1]` are the layers of a group",
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 
-from interlock.algebra.names import list_of, nearest
 from interlock.profile.data import (
     FORMAT,
     LOGITS,
@@ -20,11 +19,12 @@ from interlock.profile.data import (
 from interlock.profile.places import Path, Places, many_parts
 from interlock.program.ir import Size
 from interlock.text.finding import Finding, InputError, Mark
+from interlock.text.phrases import list_names, suggest
 from interlock.text.quantities import LARGEST, PHRASE, WRITTEN_UNITS, NumberError, read_amount
 from interlock.text.source import Source, Span
 
-MOST_BYTES = 2 * 2**20
-MOST_LAYERS = 100_000
+MAX_BYTES = 2 * 2**20
+MAX_LAYERS = 100_000
 TOP = ("format", "measured", "layer")
 MEASURED = {"by": str, "device": str, "dtype": str, "torch": str, "warmup": int, "repeats": int}
 LAYER = (
@@ -52,10 +52,10 @@ def read(source: Source) -> Profile:
 class _Reader:
     def __init__(self, source: Source):
         self.source = source
-        if len(source.text) > MOST_BYTES:
+        if len(source.text) > MAX_BYTES:
             raise self.error(
                 "IL104",
-                f"{source.name} is larger than {MOST_BYTES >> 20} MiB",
+                f"{source.name} is larger than {MAX_BYTES >> 20} MiB",
                 Span(source.base),
                 "write equal layers once, with `count`",
             )
@@ -145,7 +145,7 @@ class _Reader:
                 raise self.form(
                     (*path, key),
                     f"{what} has no key `{_shown(key)}`",
-                    nearest(key[:60], known) or f"there are {list_of(known)}",
+                    suggest(key[:60], known) or f"there are {list_names(known)}",
                     value=False,
                 )
 
@@ -195,11 +195,11 @@ class _Reader:
         )
 
     def _count(self, path: Path, name: re.Match, count) -> None:
-        if type(count) is not int or not 1 <= count <= MOST_LAYERS:
+        if type(count) is not int or not 1 <= count <= MAX_LAYERS:
             raise self.form(
                 (*path, "count"),
                 f"{_value(count)} is no number of equal layers",
-                f"write a whole number from 1 to {MOST_LAYERS:,}",
+                f"write a whole number from 1 to {MAX_LAYERS:,}",
             )
         if count > 1 and name[2] is not None:
             raise self.form(
@@ -242,10 +242,10 @@ class _Reader:
         total = 0
         for n, layer in enumerate(layers):
             total += layer.count
-            if total > MOST_LAYERS:
+            if total > MAX_LAYERS:
                 raise self.error(
                     "IL104",
-                    f"the model has more than {MOST_LAYERS:,} layers",
+                    f"the model has more than {MAX_LAYERS:,} layers",
                     layer.span,
                     "a layer may stand for several: measure whole blocks",
                 )
@@ -340,7 +340,7 @@ class _Reader:
                 raise self.form(
                     (*path, key),
                     f"`spread` of `{_shown(key)}`, which is no time of this layer",
-                    nearest(key[:60], times) or f"there are {list_of(times)}",
+                    suggest(key[:60], times) or f"there are {list_names(times)}",
                     value=False,
                 )
         out = {key: self._amount((*path, key), value, "time") for key, value in table.items()}

@@ -58,7 +58,7 @@ class Records:
         return rows[bisect.bisect_left(rows, (where.start,)) : bisect.bisect_left(rows, (where.end,))]
 
 
-def records(source: Source) -> Records:
+def read_records(source: Source) -> Records:
     """Raises InputError (IL116) where the file is no trace."""
     out, trace = Records(), Trace(source)
     seen: Counter[int] = Counter()
@@ -123,7 +123,7 @@ def _hashable(value: object) -> object:
     return value if isinstance(value, (int, str)) else None
 
 
-def busy(intervals: Iterable[tuple[int, int]]) -> int:
+def busy_time(intervals: Iterable[tuple[int, int]]) -> int:
     """ns in which at least one of these runs."""
     total, until = 0, None
     for start, end in sorted(intervals):

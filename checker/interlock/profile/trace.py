@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.algebra.names import listed, nearest
-from interlock.profile.data import LayerProfile, Measured, Profile, median, spread_of
-from interlock.profile.events import refused
-from interlock.profile.records import Interval, Records, busy, records
+from interlock.profile.data import LayerProfile, Measured, Profile, interquartile_range, median
+from interlock.profile.events import trace_error
+from interlock.profile.records import Interval, Records, busy_time, read_records
 from interlock.program.ir import Size
 from interlock.text.finding import InputError
+from interlock.text.phrases import join_words, suggest
 from interlock.text.source import Source
 
 STEP = re.compile(r"ProfilerStep#[0-9]+")
@@ -26,7 +26,7 @@ _LAUNCHES = re.compile(r"LaunchKernel|GraphLaunch")
 
 
 @dataclass(frozen=True)
-class Asked:
+class LayerSelection:
     """`label`: which ranges are layers, the name being its first group, if it has one; None: all that are not PyTorch's own.
     `frozen`: layers without a backward."""
 
@@ -42,21 +42,23 @@ class _Layer:
     samples: dict[str, list[list[Interval]]] = field(default_factory=lambda: defaultdict(list))
 
 
-def profile_of(source: Source, asked: Asked = Asked()) -> tuple[Profile, tuple[str, ...]]:
+def read_trace(
+    source: Source, selection: LayerSelection = LayerSelection()
+) -> tuple[Profile, tuple[str, ...]]:
     """The profile of a trace, and what was used of it, in sentences. Raises InputError (IL116)."""
-    found = records(source)
+    found = read_records(source)
     if found.foreign is not None:
-        raise _refused(
+        raise _error(
             f"this trace has events of category `{found.foreign}`: of torch_npu, whose kernels are not read",
             "measure the modules on the device: `interlock profile MODULE --device npu`",
         )
-    layers, count = _layers(found, asked)
+    layers, count = _layers(found, selection)
     used = Counter(backward=_backward(found, layers))
-    _all_there(found, layers, asked)
+    _all_there(found, layers, selection)
     on_device = bool(found.device) or any(
         _LAUNCHES.search(name) for rows in found.launches.values() for _, _, name in rows
     )
-    profiles = tuple(_profile(found, layer, asked, on_device, used) for layer in layers.values())
+    profiles = tuple(_profile(found, layer, selection, on_device, used) for layer in layers.values())
     steps = sum(1 for r in found.ranges if STEP.fullmatch(r.name))
     notes = [
         f"{count} ranges (user_annotation) of {len(layers)} layers" + (f" in {steps} steps" if steps else ""),
@@ -78,19 +80,19 @@ def profile_of(source: Source, asked: Asked = Asked()) -> tuple[Profile, tuple[s
 # ---- forwards ------------------------------------------------------------------------------------------
 
 
-def _layers(found: Records, asked: Asked) -> tuple[dict[str, _Layer], int]:
+def _layers(found: Records, selection: LayerSelection) -> tuple[dict[str, _Layer], int]:
     """By name, in the order of the chain; how many ranges they come from."""
     layers: dict[str, _Layer] = {}
     labels: dict[str, str] = {}
     count = 0
     for r in found.ranges:
-        text = _asked(r.name, asked.label)
+        text = _layer_label(r.name, selection.label)
         if text is None:
             continue
         label, part = (m[1], m[2]) if (m := _PART.fullmatch(text)) else (text, "forward")
         name = layer_name(label)
         if labels.setdefault(name, label) != label:
-            raise _refused(
+            raise _error(
                 f"the labels `{_shown(labels[name])}` and `{_shown(label)}` would both be layer `{name}`",
                 "rename one of them in record_function",
             )
@@ -98,15 +100,15 @@ def _layers(found: Records, asked: Asked) -> tuple[dict[str, _Layer], int]:
         count += 1
     if not layers:
         there = sorted({r.name for r in found.ranges if not STEP.fullmatch(r.name)})
-        raise _refused(
-            f"no range of this trace is a layer: it has {listed(f'`{_shown(n)}`' for n in there[:8]) if there else 'none at all'}",
+        raise _error(
+            f"no range of this trace is a layer: it has {join_words(f'`{_shown(n)}`' for n in there[:8]) if there else 'none at all'}",
             'run each layer in `with torch.profiler.record_function("llm[0]"):`'
             + "; `--label REGEX` says which ranges are layers" * bool(there),
         )
     return _in_order(layers), count
 
 
-def _asked(label: str, pattern: re.Pattern[str] | None) -> str | None:
+def _layer_label(label: str, pattern: re.Pattern[str] | None) -> str | None:
     """What of a range's label names a layer; None where the range is no layer's."""
     if pattern is None:
         return None if OWN.fullmatch(label) else label
@@ -135,8 +137,8 @@ def _in_order(layers: dict[str, _Layer]) -> dict[str, _Layer]:
         groups[name.partition("[")[0]].append(name)
     for group, names in groups.items():
         if names != [group] and names != [f"{group}[{i}]" for i in range(len(names))]:
-            raise _refused(
-                f"the layers of `{group}` run in the order {listed(f'`{n}`' for n in names)}",
+            raise _error(
+                f"the layers of `{group}` run in the order {join_words(f'`{n}`' for n in names)}",
                 f"label them `{group}[0]`, `{group}[1]` and so on in the order of the chain",
             )
     return layers
@@ -156,7 +158,7 @@ def _backward(found: Records, layers: dict[str, _Layer]) -> int:
     origins = {key[0] for _, key in found.backward if key is not None}
     if len(threads) != 1 or len(origins) > 1:
         if set(layers) - told and found.backward:
-            raise _refused(
+            raise _error(
                 f"forwards run on {max(len(threads), len(origins))} threads, and autograd numbers its operations on each of them anew",
                 "trace one thread, or label the backward too: `llm[0].backward`",
             )
@@ -187,11 +189,11 @@ def _backward(found: Records, layers: dict[str, _Layer]) -> int:
 # ---- what must be there ----------------------------------------------------------------------------------
 
 
-def _all_there(found: Records, layers: dict[str, _Layer], asked: Asked) -> None:
-    for name in sorted(asked.frozen - set(layers)):
-        raise _refused(
+def _all_there(found: Records, layers: dict[str, _Layer], selection: LayerSelection) -> None:
+    for name in sorted(selection.frozen - set(layers)):
+        raise _error(
             f"no layer of this trace is called `{name}`",
-            nearest(name, layers) or f"there are {listed(f'`{n}`' for n in layers)}",
+            suggest(name, layers) or f"there are {join_words(f'`{n}`' for n in layers)}",
         )
     _apart(layers)
     _once(found, layers)
@@ -199,26 +201,26 @@ def _all_there(found: Records, layers: dict[str, _Layer], asked: Asked) -> None:
     for layer in layers.values():
         forwards = len(layer.samples["forward"])
         if forwards != most:
-            raise _refused(
+            raise _error(
                 f"layer `{layer.name}` has {forwards} forwards, others have {most}",
                 "trace whole steps, in which every layer runs equally often; `--label REGEX` says which ranges are layers",
             )
         parts = {part: len(samples) for part, samples in layer.samples.items() if part != "forward"}
-        if not parts and layer.name not in asked.frozen:
-            raise _refused(
+        if not parts and layer.name not in selection.frozen:
+            raise _error(
                 f"layer `{layer.name}` has no backward in this trace",
                 f"trace the backward too; if nothing runs backward through it: `--frozen {layer.name}`",
             )
         for part, n in parts.items():
             if n != forwards:
-                raise _refused(
+                raise _error(
                     f"layer `{layer.name}` has {forwards} forwards and {n} of `{part}`",
                     "trace whole steps: some of these began before the trace, or end after it",
                 )
         if "backward" not in parts and len(parts) == 1:
             there, lacks = next(iter(parts)), ({"backward_input", "backward_weight"} - set(parts)).pop()
-            if layer.name not in asked.frozen:
-                raise _refused(
+            if layer.name not in selection.frozen:
+                raise _error(
                     f"layer `{layer.name}` has `{there}` and no `{lacks}`",
                     f"label `{layer.name}.{lacks}` too; if it has no weights to train: `--frozen {layer.name}`",
                 )
@@ -236,7 +238,7 @@ def _apart(layers: dict[str, _Layer]) -> None:
     ranges.sort(key=lambda r: (str(r.thread), r.start, -r.end))
     for a, b in zip(ranges, ranges[1:]):
         if a.thread == b.thread and b.start < a.end:
-            raise _refused(
+            raise _error(
                 f"the ranges `{_shown(a.name)}` and `{_shown(b.name)}` overlap: which of them is the layer is ambiguous",
                 "say which ranges are layers: `--label 'llm.*'`",
             )
@@ -252,7 +254,7 @@ def _once(found: Records, layers: dict[str, _Layer]) -> None:
         for (r,) in layer.samples["forward"]:
             i = bisect_right(until[r.thread], (r.start, r.start)) - 1
             if i >= 0 and r.start < until[r.thread][i][1]:
-                raise _refused(
+                raise _error(
                     f"layer `{layer.name}` runs again inside a backward: activations are recomputed",
                     "trace without recomputation, and write `recompute = true` into the profile",
                 )
@@ -261,17 +263,21 @@ def _once(found: Records, layers: dict[str, _Layer]) -> None:
 # ---- times -----------------------------------------------------------------------------------------------
 
 
-def _profile(found: Records, layer: _Layer, asked: Asked, on_device: bool, used: Counter) -> LayerProfile:
+def _profile(
+    found: Records, layer: _Layer, selection: LayerSelection, on_device: bool, used: Counter
+) -> LayerProfile:
     times, spread = {}, {}
     for part in ("forward", "backward", "backward_input", "backward_weight"):
         if part in layer.samples:
             samples = layer.samples[part]
             taken = [
-                _on_device(found, layer, part, s, used) if on_device else busy((i.start, i.end) for i in s)
+                _on_device(found, layer, part, s, used)
+                if on_device
+                else busy_time((i.start, i.end) for i in s)
                 for s in samples
             ]
-            times[part], spread[part] = Size(median(taken)), spread_of(taken)
-    return LayerProfile(layer.name, times, frozen=layer.name in asked.frozen, spread=spread)
+            times[part], spread[part] = Size(median(taken)), interquartile_range(taken)
+    return LayerProfile(layer.name, times, frozen=layer.name in selection.frozen, spread=spread)
 
 
 def _on_device(found: Records, layer: _Layer, part: str, sample: Sequence[Interval], used: Counter) -> int:
@@ -279,28 +285,28 @@ def _on_device(found: Records, layer: _Layer, part: str, sample: Sequence[Interv
     intervals: list[tuple[int, int]] = []
     for _, number, name in rows:
         if number in found.doubled and number in found.device:
-            raise _refused(
+            raise _error(
                 f"correlation id {number} is launched twice: whose kernel it is, is ambiguous",
                 "trace one process a file",
             )
         if number in found.device:
             intervals += found.device[number]
         elif _LAUNCHES.search(name):
-            raise _refused(
+            raise _error(
                 f"layer `{layer.name}`: what `{_shown(name)}` with correlation id {number} launched is missing",
                 "trace until the device is done: call `torch.cuda.synchronize()` before the profiler stops",
             )
     if not intervals:
-        raise _refused(
+        raise _error(
             f"the `{part}` of layer `{layer.name}` launches nothing on the device, and the trace has kernels",
             "give the range to the layer beside it, or trace the device's activity in every step",
         )
     used["device"] += len(intervals)
-    return busy(intervals)
+    return busy_time(intervals)
 
 
-def _refused(message: str, help: str) -> InputError:
-    return refused("IL116", message, help)
+def _error(message: str, help: str) -> InputError:
+    return trace_error("IL116", message, help)
 
 
 def _shown(text: str) -> str:

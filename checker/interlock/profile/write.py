@@ -10,7 +10,7 @@ from interlock.program.ir import Size
 _ESCAPES = {"\\": "\\\\", '"': '\\"'}
 
 
-def text(profile: Profile, notes: tuple[str, ...] = ()) -> str:
+def to_toml(profile: Profile, notes: tuple[str, ...] = ()) -> str:
     """`notes`: lines of a comment at the head of the file."""
     lines = [
         *(f"# {note}" for note in notes),

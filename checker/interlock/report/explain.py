@@ -51,7 +51,7 @@ class Section:
 
 def sections() -> tuple[Section, ...]:
     """The sections of all pages, by code. Raises FileNotFoundError where the pages are not installed."""
-    pages = sorted((resources.folder() / "spec").glob("*.md"))
+    pages = sorted((resources.find_folder() / "spec").glob("*.md"))
     if not pages:
         raise FileNotFoundError("the specification is not installed")
     found = (s for page in pages for s in _of_page(page.name, page.read_text(encoding="utf-8")))

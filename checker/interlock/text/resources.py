@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def folder() -> Path:
+def find_folder() -> Path:
     """The folder that holds `grammar/` and `spec/`: package data of a wheel, the repository's root in a checkout."""
     packed = Path(__file__).parents[1] / "_data"
     return packed if packed.is_dir() else Path(__file__).parents[3]
 
 
-def text(name: str) -> str:
+def read_text(name: str) -> str:
     """The text of a file by its path from there, such as `grammar/sched.lark`. Raises FileNotFoundError."""
-    return (folder() / name).read_text(encoding="utf-8")
+    return (find_folder() / name).read_text(encoding="utf-8")

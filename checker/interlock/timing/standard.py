@@ -8,7 +8,7 @@ from interlock.algebra.elaborate import Elaborated, elaborate
 from interlock.algebra.instance import chunk_parameter
 from interlock.language.parse import parse
 from interlock.program.ir import Program
-from interlock.text.resources import text
+from interlock.text.resources import read_text
 from interlock.text.source import Sources
 
 
@@ -22,7 +22,7 @@ def schedule(source: str, **asked) -> Elaborated:
 @lru_cache(maxsize=256)
 def program(skeleton: str, ranks: int, microbatches: int, chunks: int = 1) -> Program:
     """The skeleton of this name, every layer trained."""
-    (node,) = parse(Sources().add(f"{skeleton}.sched", text(f"spec/std/{skeleton}.sched"))).skeletons
+    (node,) = parse(Sources().add(f"{skeleton}.sched", read_text(f"spec/std/{skeleton}.sched"))).skeletons
     call = f"{skeleton}(chunks: {chunks})" if chunk_parameter(node) else skeleton
     return schedule(
         f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{ranks * chunks}] {{ }} }} cut {{ x = u : {call} }} }}"

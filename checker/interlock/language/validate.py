@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from itertools import islice
 
 from interlock.language import ast
-from interlock.language.expand import MOST_OPERATIONS, count
+from interlock.language.expand import MAX_OPERATIONS, count_operations
 from interlock.text.finding import Finding, Mark
 from interlock.text.source import Span
 
 FUNCTIONS = ("min", "max")
 
 
-def check(file: ast.File) -> Iterator[Finding]:
+def validate(file: ast.File) -> Iterator[Finding]:
     if not file.schedules and not file.skeletons:
         yield Finding.of_input(
             "IL106",
@@ -180,13 +180,13 @@ def _layer_ref(ref: ast.LayerRef, groups: dict[str, int]) -> Iterator[Finding]:
 
 
 def _order(order: ast.Order, known: set[str], none: str) -> Iterator[Finding]:
-    total = sum(count(rank.items) for rank in order.ranks)
-    if total > MOST_OPERATIONS:
+    total = sum(count_operations(rank.items) for rank in order.ranks)
+    if total > MAX_OPERATIONS:
         yield Finding.of_input(
             "IL104",
             f"this {order.form} lists {total:,} operations",
             (Mark(Span(order.span.at, 5)),),
-            f"the most is {MOST_OPERATIONS:,}; a skeleton has no such limit",
+            f"the most is {MAX_OPERATIONS:,}; a skeleton has no such limit",
         )
     for rank in order.ranks:
         for op in _ops(rank.items):

@@ -36,9 +36,32 @@ def test_lowering_needs_no_torch():
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
+        check=False,
         capture_output=True,
         text=True,
         timeout=60,
         env={"PYTHONPATH": str(ROOT / "checker")},
     )
     assert done.returncode == 0 and '"format": "interlock.plan/1"' in done.stdout, done.stderr
+
+
+def test_an_emulation_without_torch_says_what_to_install(tmp_path):
+    path = tmp_path / "s.sched"
+    path.write_text(
+        "schedule s { ranks 2 microbatches 2 cut { all = u : 1f1b }"
+        " model { layers u[2] { forward 1ms backward 1ms output 8B } } }"
+    )
+    code = (
+        "import sys; sys.modules['torch'] = None\nfrom interlock.cli import main\n"
+        f"raise SystemExit(main(['run', r'{path}', '--emulate']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": str(ROOT / "checker")},
+    )
+    expected = "interlock: the emulation: PyTorch is not installed: `pip install torch` installs it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)

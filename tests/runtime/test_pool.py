@@ -22,17 +22,17 @@ def test_messages_arrive_whole_and_for_their_job():
     pipes = [os.pipe() for _ in range(2)]
     ends = [w for _, w in pipes]
     mine, other = Mail(0, pipes[0][0], ends), Mail(1, pipes[1][0], ends)
-    other.tell(3, [0], "t1")
-    other.tell(4, [0], "here")
+    other.send(3, [0], "t1")
+    other.send(4, [0], "here")
     os.write(ends[0], b"4 1 t")  # cut where a read may end
     mine.wait(1)
-    assert mine.heard == {3: {("t1", 1)}, 4: {("here", 1)}}
+    assert mine.received == {3: {("t1", 1)}, 4: {("here", 1)}}
     os.write(ends[0], b"27\n")
     mine.wake()
     mine.wait(1)
-    assert mine.heard[4] == {("here", 1), ("t27", 1)}
+    assert mine.received[4] == {("here", 1), ("t27", 1)}
     mine.forget(3)
-    assert list(mine.heard) == [4]
+    assert list(mine.received) == [4]
     mine.wait(0)
     for fd in (fd for pair in pipes for fd in pair):
         os.close(fd)
@@ -49,10 +49,10 @@ def test_jobs_one_after_the_other_and_a_process_that_ends():
             assert len(first) == sum(measured.timeline.end >= 0)
         with pytest.raises(ValueError):
             pool.run(4, {}, 1)
-        os.kill(pool.processes[1].pid, signal.SIGKILL)
+        os.kill(pool.workers[1].process.pid, signal.SIGKILL)
         with pytest.raises(OSError):
             emulate(large, by_kind(large, {Kind.F: 1_000, Kind.B: 1_000}), pool=pool)
-    assert all(p.poll() is not None for p in pool.processes)
+    assert all(w.process.poll() is not None for w in pool.workers)
 
 
 def test_a_job_that_takes_too_long():
@@ -67,4 +67,4 @@ def test_a_job_that_takes_too_long():
     }
     with Pool(2) as pool, pytest.raises(OSError) as raised:
         pool.run(2, job, 0.5)
-    assert "not done after" in str(raised.value) and all(q.poll() is not None for q in pool.processes)
+    assert "not done after" in str(raised.value) and all(w.process.poll() is not None for w in pool.workers)

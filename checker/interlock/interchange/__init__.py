@@ -1,1 +1,3 @@
-"""Importers and exporters: PyTorch schedule CSVs, Megatron layouts, step lists of other systems (spec/interchange.md), explicit orders."""
+"""Importers and exporters: PyTorch schedule CSVs, Megatron layouts, step lists of other systems
+(spec/interchange.md), explicit orders.
+"""

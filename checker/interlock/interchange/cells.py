@@ -1,7 +1,7 @@
 """Text of a schedule CSV -> columns of numbers, without a Python object a cell.
 
-A place here is an index into the text. Whether a text that is no operation is a typo, a header or a torn line is
-said by `bad_cell`.
+A place here is an index into the text. Whether a text that is no operation is a typo, a header or a torn line
+is said by `bad_cell`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ _HAS_MB = np.isin(np.arange(256), [int(k) for k in WITH_MICROBATCH])
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a text in order. `line[i]` is the first cell of line i (0-based), with one more entry at the end.
+    """The cells of a text in order.
 
-    `start`, `end`: the cell without blanks around it. `kind`: of `Kind`, or EMPTY, BAD, PAIR. An overlap (PAIR) has its two
-    operations in `halves`, one row (kind, stage, mb, kind, stage, mb) an overlap, in order.
+    `line[i]` is the first cell of line i (0-based), with one more entry at the end.
+
+    `start`, `end`: the cell without blanks around it. `kind`: of `Kind`, or EMPTY, BAD, PAIR. An overlap
+    (PAIR) has its two operations in `halves`, one row (kind, stage, mb, kind, stage, mb) an overlap, in
+    order.
     """
 
     start: np.ndarray
@@ -105,7 +108,9 @@ def _strip(text: str, chars: np.ndarray, start: np.ndarray, end: np.ndarray) -> 
 def _operations(
     chars: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Kind, stage and microbatch (-1: none) of the texts [start, end); kind BAD where the text is no operation."""
+    """Kind, stage and microbatch (-1: none) of the texts [start, end); kind BAD where the text is no
+    operation.
+    """
     n = len(start)
     stage, word = np.zeros(n, np.int32), start.copy()
     run = np.ones(n, dtype=bool)

@@ -46,7 +46,10 @@ class _Step:
 
 
 def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
-    """The program of `[["LoadMicroBatch(buffer_id=0)", ..], ..]`, a list for each rank. Raises InputError (IL104, IL106, IL112, IL113)."""
+    """The program of `[["LoadMicroBatch(buffer_id=0)", ..], ..]`, a list for each rank.
+
+    Raises InputError (IL104, IL106, IL112, IL113).
+    """
     value = read_json(source)
     lists = ranks_of(
         value.expect(
@@ -176,7 +179,10 @@ class _Buffer:
 
 @dataclass
 class _Buffers:
-    """Which microbatch each buffer of a rank holds. Microbatches come in order: the k-th to fill a buffer is number k."""
+    """Which microbatch each buffer of a rank holds.
+
+    Microbatches come in order: the k-th to fill a buffer is number k.
+    """
 
     rank: int
     clashes: list[Finding]

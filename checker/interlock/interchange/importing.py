@@ -31,8 +31,12 @@ def import_file(
     csv=None,
     read: Callable[[str], bytes | None] = lambda path: None,
 ) -> str:
-    """The schedule of a file in one of FORMATS. `csv`: CsvOptions, whose placement and microbatches count for every format. `read`: the contents
-    of a file that belongs to it (OctoPipe's partition.txt and placement.txt, from its folder), None if there is none. Raises InputError."""
+    """The schedule of a file in one of FORMATS.
+
+    `csv`: CsvOptions, whose placement and microbatches count for every format. `read`: the contents of a file
+    that belongs to it (OctoPipe's partition.txt and placement.txt, from its folder), None if there is none.
+    Raises InputError.
+    """
     from interlock.interchange.torch_csv import CsvOptions
     from interlock.language.unparse import to_sched
 

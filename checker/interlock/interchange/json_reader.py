@@ -1,4 +1,6 @@
-"""Values with their places: a strict reader of JSON, and of the flow lists that YAML and Python share with it."""
+"""Values with their places: a strict reader of JSON, and of the flow lists that YAML and Python share with
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ _CLOSING = {"[": "]", "{": "}", "(": ")"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`data`: str, int, bool, Decimal, None, a list of values, or a dict from str to values. `span`: its text."""
+    """`data`: str, int, bool, Decimal, None, a list of values, or a dict from str to values.
+
+    `span`: its text.
+    """
 
     data: object
     span: Span
@@ -85,7 +90,10 @@ def decode(data: bytes) -> str:
 
 
 class Reader:
-    """Reads values from a text, one after another. `words` admits bare words as strings and parentheses as lists, `booleans` true and false."""
+    """Reads values from a text, one after another.
+
+    `words` admits bare words as strings and parentheses as lists, `booleans` true and false.
+    """
 
     def __init__(self, source: Source, start: int = 0, words: bool = False, booleans: bool = False):
         self._source, self._words, self._booleans, self._count = source, words, booleans, 0
@@ -230,7 +238,9 @@ class Reader:
 
 
 def read_json(source: Source, booleans: bool = False) -> Value:
-    """The one value of a JSON text: strings, integers and decimals, null, lists, objects; true and false if asked. Raises IL104, IL112."""
+    """The one value of a JSON text: strings, integers and decimals, null, lists, objects; true and false if
+    asked. Raises IL104, IL112.
+    """
     reader = Reader(source, booleans=booleans)
     value = reader.value()
     if not reader.done():

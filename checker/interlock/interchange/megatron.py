@@ -33,7 +33,10 @@ class LayoutSizes:
 
 @dataclass(frozen=True)
 class Layout:
-    """`stages[s]` are the items of stage s, as letters; stage s is chunk s div ranks of rank s mod ranks. `spans[s]`: its text."""
+    """`stages[s]` are the items of stage s, as letters; stage s is chunk s div ranks of rank s mod ranks.
+
+    `spans[s]`: its text.
+    """
 
     ranks: int
     stages: tuple[str, ...]
@@ -58,7 +61,9 @@ class Layout:
 def read_layout(
     source: Source, asked: LayoutSizes = LayoutSizes(), start: int = 0, end: int | None = None
 ) -> Layout:
-    """A layout string, or `[start, end)` of the source, in full. Raises InputError (IL104, IL106, IL111, IL214).
+    """A layout string, or `[start, end)` of the source, in full.
+
+    Raises InputError (IL104, IL106, IL111, IL214).
 
     `notes` are warnings of what Megatron accepts and no schedule should have: empty stages.
     """
@@ -79,7 +84,9 @@ def read_layout(
 
 
 class _Reader:
-    """layout := (item [count] | "|" | "(" (item [count] | "|")* ")" count)*, with commas and blanks anywhere but within a count."""
+    """layout := (item [count] | "|" | "(" (item [count] | "|")* ")" count)*, with commas and blanks anywhere
+    but within a count.
+    """
 
     def __init__(self, source: Source, start: int, end: int):
         self._source, self._at, self._end = source, start, end
@@ -382,7 +389,10 @@ def _empty(layout: Layout):
 
 
 def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
-    """The `.sched` text of a layout: Megatron's order over its stages. Raises InputError (IL205: an empty stage; IL214: microbatches)."""
+    """The `.sched` text of a layout: Megatron's order over its stages.
+
+    Raises InputError (IL205: an empty stage; IL214: microbatches).
+    """
     if layout.notes:
         raise InputError(*layout.notes[:20])
     ranks, chunks = layout.ranks, layout.chunks

@@ -177,7 +177,10 @@ def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: LayoutSizes
 
 
 def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
-    """Items of each rank, the embedding and the loss among them where they count as layers, and the chunks. Raises IL111, IL215."""
+    """Items of each rank, the embedding and the loss among them where they count as layers, and the chunks.
+
+    Raises IL111, IL215.
+    """
     value = lambda name: flags[name].value if name in flags else None
     layers, ranks, first, last = value("layers"), value("ranks"), value("first"), value("last")
     _together(flags, "per_stage", "chunks", "both give the number of chunks")

@@ -39,9 +39,12 @@ def read(
     partition: Source | None = None,
     placement: Source | None = None,
 ) -> Imported:
-    """The program of a result: each device does its work in the order of its starts, transfers inserted. Raises InputError (IL104, IL106, IL112, IL113, IL204).
+    """The program of a result: each device does its work in the order of its starts, transfers inserted.
 
-    `partition`, `placement`: the contents of `partition.txt` and `placement.txt`, which go with a `result.txt`.
+    Raises InputError (IL104, IL106, IL112, IL113, IL204).
+
+    `partition`, `placement`: the contents of `partition.txt` and `placement.txt`, which go with a
+    `result.txt`.
     """
     text = source.text
     if text.lstrip().startswith("{"):
@@ -342,7 +345,10 @@ _KEY = re.compile(rf"({'|'.join(_KEYS)})[ \t]*:")
 
 
 def _sections(source: Source) -> dict[str, Value]:
-    """The one shape of YAML that is read: keys at the line's start, flow lists, and `- ` items below a key. Comments are blanked out."""
+    """The one shape of YAML that is read: keys at the line's start, flow lists, and `- ` items below a key.
+
+    Comments are blanked out.
+    """
     text = re.sub(r"(^|\s)#[^\n]*", lambda m: m[1] + " " * (len(m[0]) - len(m[1])), source.text)
     plain = Source(source.name, text, source.base)
     out: dict[str, Value] = {}

@@ -1,4 +1,6 @@
-"""A plan, interlock.plan/1: a program with its transfers written, and what a runtime needs to execute it (spec/lowering.md)."""
+"""A plan, interlock.plan/1: a program with its transfers written, and what a runtime needs to execute it
+(spec/lowering.md).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """`certificates`: for each model under which the plan's program was shown valid, the sha256 of the certificate's document.
+    """`certificates`: for each model under which the plan's program was shown valid, the sha256 of the
+    certificate's document.
 
     `lines[r][i]`: the line of the plan's file at which operation i of rank r stands (1 is the first).
     """
@@ -110,7 +113,9 @@ def dumps(plan: Plan) -> str:
 
 
 def loads(text: str) -> Plan:
-    """Raises PlanError: no plan, another version, or operations that do not follow from the program it states."""
+    """Raises PlanError: no plan, another version, or operations that do not follow from the program it
+    states.
+    """
     try:
         value = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:

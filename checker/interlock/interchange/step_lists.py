@@ -78,7 +78,10 @@ def build(builder: OrderBuilder) -> Order:
 
 
 def assemble(order: Order, options: StepOptions, **changes) -> Program:
-    """A program of stages of one trainable layer each, placed as declared or where they run. Raises IL104, IL204."""
+    """A program of stages of one trainable layer each, placed as declared or where they run.
+
+    Raises IL104, IL204.
+    """
     ranks = len(order.start) - 1
     staged = _staged(order)
     stages = count_stages(staged)

@@ -1,4 +1,6 @@
-"""A measured run, interlock.timeline/1: when each operation of a program began and ended (spec/lowering.md, "Emulation")."""
+"""A measured run, interlock.timeline/1: when each operation of a program began and ended (spec/lowering.md,
+"Emulation").
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _AGAIN = "write it with `interlock run FILE --emulate -o OUT.json`"
 
 
 def dumps(name: str, timeline: Timeline) -> str:
-    """One operation a line: `["0F0", start, end]`, null where it has none; a launch's number behind it, if it is in one."""
+    """One operation a line: `["0F0", start, end]`, null where it has none; a launch's number behind it, if it
+    is in one.
+    """
     p, launch = timeline.program, timeline.program.order.launch
     compact = lambda value: json.dumps(value, separators=(",", ":"))
     times = [
@@ -261,7 +265,10 @@ def _program(plain: dict, rows: list[list[_Row]], where: Span, lists: Span) -> P
 
 
 def _in_order(program: Program, rows: list[_Row], start: np.ndarray, end: np.ndarray) -> None:
-    """A rank computes one thing at a time, in its order; the halves of an overlap get the interval of both. Raises InputError."""
+    """A rank computes one thing at a time, in its order; the halves of an overlap get the interval of both.
+
+    Raises InputError.
+    """
     facts = Facts(program)
     for i in facts.second_halves.tolist():
         if start[i] >= 0 and start[i - 1] >= 0:

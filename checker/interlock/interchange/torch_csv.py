@@ -28,7 +28,10 @@ _WORD_OF = {kind: word for word, kind in WORDS.items()}
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """What a CSV cannot say of itself. `placement`: the rank of every stage, or `loop`, `vee`; None: as in the file. `frozen`: stages, or `all`."""
+    """What a CSV cannot say of itself.
+
+    `placement`: the rank of every stage, or `loop`, `vee`; None: as in the file. `frozen`: stages, or `all`.
+    """
 
     format: Literal["auto", "compute-only", "compute-comms"] = "auto"
     placement: Literal["loop", "vee"] | tuple[int, ...] | None = None
@@ -37,7 +40,9 @@ class CsvOptions:
 
 
 class NotExpressible(ValueError):
-    """The program has something the format has no text for; `row` is the first such operation (-1: none in particular)."""
+    """The program has something the format has no text for; `row` is the first such operation (-1: none in
+    particular).
+    """
 
     def __init__(self, message: str, row: int = -1):
         super().__init__(message)
@@ -60,7 +65,10 @@ def decode(data: bytes) -> str:
 
 
 def read(source: Source, options: CsvOptions = CsvOptions()) -> Program:
-    """The program a CSV describes. Raises InputError with up to 20 places (IL104, IL105, IL106, IL108, IL109, IL110, IL204)."""
+    """The program a CSV describes.
+
+    Raises InputError with up to 20 places (IL104, IL105, IL106, IL108, IL109, IL110, IL204).
+    """
     text = source.text
     _check_text(source)
     cells = scan(text)
@@ -117,7 +125,9 @@ def read(source: Source, options: CsvOptions = CsvOptions()) -> Program:
 
 
 def write(program: Program) -> str:
-    """The CSV of a program, in PyTorch's spelling: compute-only if its transfers are inserted, else compute-comms. Raises NotExpressible."""
+    """The CSV of a program, in PyTorch's spelling: compute-only if its transfers are inserted, else
+    compute-comms. Raises NotExpressible.
+    """
     return "".join(",".join(row) + "\n" for row in _rows(program))
 
 
@@ -396,7 +406,9 @@ def count_stages(order: Order) -> int:
 
 
 def placed(order: Order, stages: int, ranks: int, placement) -> list[int]:
-    """The rank of every stage: as declared (`CsvOptions.placement`), else the one with most of its compute operations (ties: the lowest)."""
+    """The rank of every stage: as declared (`CsvOptions.placement`), else the one with most of its compute
+    operations (ties: the lowest).
+    """
     match placement:
         case "loop":
             return [s % ranks for s in range(stages)]
@@ -427,7 +439,9 @@ def placed(order: Order, stages: int, ranks: int, placement) -> list[int]:
 
 
 def count_microbatches(order: Order, declared: int | None) -> int:
-    """The most microbatches one stage runs forward: a wrong index among them is then out of range, not one more microbatch."""
+    """The most microbatches one stage runs forward: a wrong index among them is then out of range, not one
+    more microbatch.
+    """
     if declared is not None:
         if not 1 <= declared <= MAX_INDEX:
             raise error("IL104", f"{declared} microbatches are declared", help=f"declare 1 to {MAX_INDEX:,}")

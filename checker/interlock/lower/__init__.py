@@ -1,1 +1,3 @@
-"""Lowering: a verified program to a plan that a runtime executes, read back and checked before it is written (spec/lowering.md)."""
+"""Lowering: a verified program to a plan that a runtime executes, read back and checked before it is written
+(spec/lowering.md).
+"""

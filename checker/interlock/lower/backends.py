@@ -1,4 +1,7 @@
-"""Back ends: what turns a program into a runtime's plan. Others register theirs by the entry point group `interlock.backends`."""
+"""Back ends: what turns a program into a runtime's plan.
+
+Others register theirs by the entry point group `interlock.backends`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ class NotExpressible(ValueError):
 
 @dataclass(frozen=True)
 class LoweringOptions:
-    """models: asked beside the transport's. transfers: `early`, `inserted`. grouped: every transfer in a grouped launch. form: of a CSV, `compute-only`, `compute-comms`, `auto`."""
+    """models: asked beside the transport's. transfers: `early`, `inserted`. grouped: every transfer in a
+    grouped launch. form: of a CSV, `compute-only`, `compute-comms`, `auto`.
+    """
 
     models: tuple[str, ...] = ()
     transfers: str = "early"
@@ -30,7 +35,9 @@ class LoweringOptions:
 
 
 class Backend(Protocol):
-    """`name` is what `--to` takes; `models` its transport's; `targets` those whose rules are asked; `inserts`: the runtime itself places transfers."""
+    """`name` is what `--to` takes; `models` its transport's; `targets` those whose rules are asked;
+    `inserts`: the runtime itself places transfers.
+    """
 
     name: str
     models: tuple[str, ...]
@@ -38,10 +45,15 @@ class Backend(Protocol):
     inserts: bool
 
     def rewrites(self, program: Program, options: LoweringOptions) -> Sequence[tuple[Rewrite, bool]]:
-        """The rewrites in order, and whether the target needs each (else it is left out where the plan would be invalid with it)."""
+        """The rewrites in order, and whether the target needs each (else it is left out where the plan would
+        be invalid with it).
+        """
 
     def write(self, plan: Plan, program: Program) -> str:
-        """The text to write. `program` is the rewritten one, its transfers inserted where `inserts` holds. Raises NotExpressible."""
+        """The text to write.
+
+        `program` is the rewritten one, its transfers inserted where `inserts` holds. Raises NotExpressible.
+        """
 
     def read(self, text: str, program: Program) -> Program:
         """What the text says; `program` for what the form leaves out (layers, sizes)."""

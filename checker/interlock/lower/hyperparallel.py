@@ -1,4 +1,6 @@
-"""`hyperparallel`: the steps of `exec_order`, as interchange/hyperparallel.py reads them, and MPipe's for a leading Replicated region."""
+"""`hyperparallel`: the steps of `exec_order`, as interchange/hyperparallel.py reads them, and MPipe's for a
+leading Replicated region.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,10 @@ def _gather(row: Row) -> bool:
 
 
 def mpipe_form(program: Program, trained: Program | None = None) -> Program:
-    """Gathers as one block before the body, Scatters as one after it, both as the owners encode; the backwards of the first rank's own encodes right
-    after the input gradient they take: shapes go ahead of every tensor by a blocking exchange, and that of an own encode has no step."""
+    """Gathers as one block before the body, Scatters as one after it, both as the owners encode; the
+    backwards of the first rank's own encodes right after the input gradient they take: shapes go ahead of
+    every tensor by a blocking exchange, and that of an own encode has no step.
+    """
     if not encoder(program):
         return program
     first, out = _first(program), []
@@ -132,7 +136,9 @@ MPIPE_FORM = Rewrite("mpipe_form", mpipe_form, _check_mpipe)
 
 
 def broadcast(program: Program, _: Program | None = None) -> Program:
-    """A trained encoder's parameters are sent from rank 0 to all before anything else: HyperParallel's replicas are overwritten in every step."""
+    """A trained encoder's parameters are sent from rank 0 to all before anything else: HyperParallel's
+    replicas are overwritten in every step.
+    """
     if not trained(program) or "params" in program.names:
         return program
     comm, name = len(program.communicators), len(program.names)

@@ -1,4 +1,6 @@
-"""The adapter: a HyperParallel schedule whose `exec_order` is what `interlock lower --to hyperparallel` wrote. Imports hyper_parallel when used."""
+"""The adapter: a HyperParallel schedule whose `exec_order` is what `interlock lower --to hyperparallel`
+wrote. Imports hyper_parallel when used.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ def read_steps(path: str | Path) -> list[list]:
 
 
 def schedule_class(path: str | Path, style: str = "loop"):
-    """A schedule class filled from a plan: a subclass of ScheduleMPipeTranspose where the plan has an encoder in front, else of PipelineScheduleRuntime.
+    """A schedule class filled from a plan: a subclass of ScheduleMPipeTranspose where the plan has an encoder
+    in front, else of PipelineScheduleRuntime.
 
-    It takes what its base takes. style: `loop` (stage s on rank s mod P), `v`. Raises ImportError without hyper_parallel, ValueError for steps it does not know.
+    It takes what its base takes. style: `loop` (stage s on rank s mod P), `v`. Raises ImportError without
+    hyper_parallel, ValueError for steps it does not know.
     """
     ranks = read_steps(path)
     runtime = import_module(PACKAGE)

@@ -62,5 +62,7 @@ def with_rows(program: Program, ranks: list[list[Row]], **changes) -> Program:
 
 
 def unlaunched(rank: list[Row]) -> list[Row]:
-    """Without the numbers of launches, which say nothing when operations were put in or taken away, and without places."""
+    """Without the numbers of launches, which say nothing when operations were put in or taken away, and
+    without places.
+    """
     return [row._replace(launch=-1, at=-1, width=0) for row in rank]

@@ -1,7 +1,8 @@
-"""What a target may change in a program: each rewrite makes the change, and a check of its own says whether a change is that and no more.
+"""What a target may change in a program: each rewrite makes the change, and a check of its own says whether a
+change is that and no more.
 
-A check compares the two programs only, and knows nothing of how the change was made (spec/lowering.md, "Rewrites"). It answers where they
-differ in anything else, "" if nowhere.
+A check compares the two programs only, and knows nothing of how the change was made (spec/lowering.md,
+"Rewrites"). It answers where they differ in anything else, "" if nowhere.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _FRONT = {Kind.SEND_F: Kind.F, Kind.SEND_B: Kind.I}
 
 @dataclass(frozen=True)
 class Rewrite:
-    """`apply(program, trained)`: the program changed (itself, if there is nothing to change). `check(before, after)`: "", or what else changed."""
+    """`apply(program, trained)`: the program changed (itself, if there is nothing to change).
+
+    `check(before, after)`: "", or what else changed.
+    """
 
     name: str
     apply: Callable[[Program, Program | None], Program]
@@ -56,7 +60,9 @@ def _heads(before: Program, after: Program, may: tuple[str, ...] = ()) -> str:
 
 
 def _table(program: Program):
-    """(stage, mb) -> the footprint's answers (back, cross, wwork) there; outside of the program none of them holds."""
+    """(stage, mb) -> the footprint's answers (back, cross, wwork) there; outside of the program none of them
+    holds.
+    """
     fp = Facts(program).footprint
     of, stages = fp.of.tolist(), len(program.stages)
 
@@ -93,7 +99,9 @@ HELD_SENDS = Rewrite("held_sends", *_without(_WAITS))
 
 
 def whole_backward(program: Program, trained: Program | None = None) -> Program:
-    """On the first trainable stage after a frozen prefix B stands in the place of I, and W goes (IL802); so does an I whose W is idle."""
+    """On the first trainable stage after a frozen prefix B stands in the place of I, and W goes (IL802); so
+    does an I whose W is idle.
+    """
     answers = _table(program)
     ranks = rows_of(program)
     weights = {row.key for rank in ranks for row in rank if row.kind is Kind.W}
@@ -114,7 +122,9 @@ def whole_backward(program: Program, trained: Program | None = None) -> Program:
 
 
 def _check_whole(before: Program, after: Program) -> str:
-    """Every B that came in stands for an I and a W that went, in the place of I, where IL802 asks for it, or for an I that had no W."""
+    """Every B that came in stands for an I and a W that went, in the place of I, where IL802 asks for it, or
+    for an I that had no W.
+    """
     old, new = [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)]
     answers = _table(before)
     count = lambda ranks: Counter((row.kind, row.key) for rank in ranks for row in rank)
@@ -146,8 +156,9 @@ WHOLE_BACKWARD = Rewrite("whole_backward", whole_backward, _check_whole)
 def placeholders(program: Program, trained: Program | None = None) -> Program:
     """A backward for every stage and microbatch, also where the footprint excludes it (IL803).
 
-    Where the program was restricted from a trained one the placeholders stand where that has them, else at the end of each rank,
-    microbatch by microbatch from the last stage down, with their transfers if transfers are written.
+    Where the program was restricted from a trained one the placeholders stand where that has them, else at
+    the end of each rank, microbatch by microbatch from the last stage down, with their transfers if transfers
+    are written.
     """
     answers, facts = _table(program), Facts(program)
     ranks = rows_of(program)
@@ -201,7 +212,9 @@ def _where_trained(mine: list[Row], theirs: list[Row], missing: set) -> list[Row
 
 
 def _check_placeholders(before: Program, after: Program) -> str:
-    """Only backwards came in that the footprint excludes, one where there was none, after their forward, and transfers for them in pairs."""
+    """Only backwards came in that the footprint excludes, one where there was none, after their forward, and
+    transfers for them in pairs.
+    """
     answers = _table(before)
     old, new = [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)]
     there = {row.key for rank in old for row in rank if row.kind in (Kind.B, Kind.I, Kind.W)}
@@ -237,7 +250,9 @@ PLACEHOLDERS = Rewrite("placeholders", placeholders, _check_placeholders)
 
 
 def reductions(program: Program, trained: Program | None = None) -> Program:
-    """Where transfers are written and reductions are to be inserted: at the end of each rank, before its STEP, every tie, then every stage."""
+    """Where transfers are written and reductions are to be inserted: at the end of each rank, before its
+    STEP, every tie, then every stage.
+    """
     if program.inserted or not program.reductions_inserted:
         return program
     out = []
@@ -263,7 +278,9 @@ def _reductions_of(program: Program, rank: int) -> list[Row]:
 
 
 def _check_reductions(before: Program, after: Program) -> str:
-    """Where they were to be inserted, each rank ends in one REDUCE_TIE a tie and one REDUCE a stage that its footprint asks for, and STEP."""
+    """Where they were to be inserted, each rank ends in one REDUCE_TIE a tie and one REDUCE a stage that its
+    footprint asks for, and STEP.
+    """
     old, new = [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)]
     if before.inserted or not before.reductions_inserted:
         return _heads(before, after) or _differs(old, new, before)
@@ -298,7 +315,9 @@ REDUCTIONS = Rewrite("reductions", reductions, _check_reductions)
 
 
 def whole_insertion(program: Program, trained: Program | None = None) -> Program:
-    """Transfers for every backward listed, placeholders' too, along one linearisation; reductions of what is trained; none where they are written."""
+    """Transfers for every backward listed, placeholders' too, along one linearisation; reductions of what is
+    trained; none where they are written.
+    """
     if not program.inserted:
         return program
     layers = tuple(replace(l, trainable=True) for l in program.layers)
@@ -333,9 +352,12 @@ WHOLE_INSERTION = Rewrite("whole_insertion", whole_insertion, _check_insertion)
 
 
 def early_transfers(program: Program, trained: Program | None = None) -> Program:
-    """Receives are posted, and sends leave, as early as their queue allows: they move up past compute operations, never past a transfer, a
-    collective or another launch. The wait for a send moves down, past compute operations only, to the next wait or transfer of its rank or,
-    if that is never, before the end: nothing waits for a peer that has not come yet. Order among transfers stays, so no model gains a wait by it."""
+    """Receives are posted, and sends leave, as early as their queue allows: they move up past compute
+    operations, never past a transfer, a collective or another launch. The wait for a send moves down, past
+    compute operations only, to the next wait or transfer of its rank or, if that is never, before the end:
+    nothing waits for a peer that has not come yet. Order among transfers stays, so no model gains a wait by
+    it.
+    """
     out = [_later_waits(_earlier(rank)) for rank in rows_of(program)]
     return program if out == rows_of(program) else with_rows(program, out)
 
@@ -389,8 +411,10 @@ def _later_waits(rank: list[Row]) -> list[Row]:
 
 
 def _check_early(before: Program, after: Program) -> str:
-    """The same operations; compute and collectives in the same order, transfers in the same order; receives, sends and launches no later
-    among the compute operations than they were, waits no earlier; no send before what it sends, no wait before its send."""
+    """The same operations; compute and collectives in the same order, transfers in the same order; receives,
+    sends and launches no later among the compute operations than they were, waits no earlier; no send before
+    what it sends, no wait before its send.
+    """
     for r, (a, b) in enumerate(
         zip(map(unlaunched, rows_of(before)), map(unlaunched, rows_of(after)), strict=True)
     ):
@@ -439,7 +463,9 @@ EARLY_TRANSFERS = Rewrite("early_transfers", early_transfers, _check_early)
 
 
 def grouped(program: Program, trained: Program | None = None) -> Program:
-    """Every transfer is a grouped launch of its own: what transports ask for that match no batched operation with a plain one."""
+    """Every transfer is a grouped launch of its own: what transports ask for that match no batched operation
+    with a plain one.
+    """
     number = max((row.launch for rank in rows_of(program) for row in rank), default=-1)
     out = []
     for rank in rows_of(program):

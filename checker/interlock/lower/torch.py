@@ -1,4 +1,6 @@
-"""`torch`: a plan for interlock.runtime on torch.distributed, transfers as early as their queues allow, grouped where asked."""
+"""`torch`: a plan for interlock.runtime on torch.distributed, transfers as early as their queues allow,
+grouped where asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`torch-csv`: both forms that PyTorch's `_PipelineScheduleRuntime._load_csv` takes, with the rules of the target `torch`."""
+"""`torch-csv`: both forms that PyTorch's `_PipelineScheduleRuntime._load_csv` takes, with the rules of the
+target `torch`.
+"""
 
 from __future__ import annotations
 

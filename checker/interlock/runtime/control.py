@@ -20,10 +20,12 @@ GRACE = 5.0  # after a failure elsewhere, how long a rank that does not react ma
 
 
 class Control:
-    """`store`: this rank's view of the store all ranks share. `describe(i)`: operation i of this rank, with its line of the plan.
+    """`store`: this rank's view of the store all ranks share.
 
-    A second thread writes this rank's position and reads whether another one failed; `check` raises then, and every wait is a `check`.
-    `progress` is what a wait does meanwhile: it says whether nothing is left to do.
+    `describe(i)`: operation i of this rank, with its line of the plan.
+
+    A second thread writes this rank's position and reads whether another one failed; `check` raises then, and
+    every wait is a `check`. `progress` is what a wait does meanwhile: it says whether nothing is left to do.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class Control:
         self.now = (index, state, time.monotonic())
 
     def check(self) -> None:
-        """Raises RunError if any rank failed, or this rank has been in one operation for longer than the time limit."""
+        """Raises RunError if any rank failed, or this rank has been in one operation for longer than the time
+        limit.
+        """
         if self._failure is not None:
             self._raised = True
             raise RunError(*self._failure)
@@ -72,7 +76,10 @@ class Control:
             raise self.stuck()
 
     def wait(self, blocking: Callable[[], object], state: str) -> None:
-        """Runs what blocks in another thread, and checks and makes progress meanwhile. Raises RunError, also for what `blocking` raises."""
+        """Runs what blocks in another thread, and checks and makes progress meanwhile.
+
+        Raises RunError, also for what `blocking` raises.
+        """
         self.at(self.now[0], state)
         done = threading.Event()
         failed: list[BaseException] = []
@@ -83,7 +90,10 @@ class Control:
             raise self.lost(failed[0])
 
     def begin(self, starts: Callable[[], object]) -> object:
-        """What starts something that other ranks take part in, without waiting for it. Raises RunError for what it raises."""
+        """What starts something that other ranks take part in, without waiting for it.
+
+        Raises RunError for what it raises.
+        """
         try:
             return starts()
         except RuntimeError as error:
@@ -104,7 +114,9 @@ class Control:
         return self.fail("IL848", f"rank {self.rank} has been in one operation for {self.timeout:g} s")
 
     def lost(self, error: BaseException) -> RunError:
-        """A transfer or collective failed: most often because another rank did, which then has said so, or is gone."""
+        """A transfer or collective failed: most often because another rank did, which then has said so, or is
+        gone.
+        """
         deadline = time.monotonic() + GONE + 2 * BEAT
         while time.monotonic() < deadline:
             if self._failure is not None:
@@ -142,7 +154,9 @@ class Control:
         return RunError(code, text)
 
     def close(self) -> None:
-        """Ends the two threads: one that is left inside of a store or a wait when the interpreter ends would end the process by a signal."""
+        """Ends the two threads: one that is left inside of a store or a wait when the interpreter ends would
+        end the process by a signal.
+        """
         self._closed = True
         self._stop.set()
         self._work.put(None)
@@ -191,7 +205,9 @@ class Control:
                 return
 
     def _leave(self) -> None:
-        """This rank's main thread has to raise; if it cannot, since it is inside of something, the process ends."""
+        """This rank's main thread has to raise; if it cannot, since it is inside of something, the process
+        ends.
+        """
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline and not self._stop.wait(0.05):
             if self._raised:

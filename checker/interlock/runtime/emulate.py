@@ -1,8 +1,10 @@
-"""Emulation: a plan executed by processes with compute replaced by timed waits, payloads of the real sizes, and ordered queues.
+"""Emulation: a plan executed by processes with compute replaced by timed waits, payloads of the real sizes,
+and ordered queues.
 
-gloo buffers what is sent, NCCL's queues do not; so both ends of a transfer tell each other that they have come to it in their queue, and only then
-does it move. Queues are those of a communication model (spec/communication.md): what the model's wait graph blocks, blocks here. Nobody polls: a
-process sleeps until a message comes or something of its own is due, so that many ranks fit on few cores.
+gloo buffers what is sent, NCCL's queues do not; so both ends of a transfer tell each other that they have
+come to it in their queue, and only then does it move. Queues are those of a communication model
+(spec/communication.md): what the model's wait graph blocks, blocks here. Nobody polls: a process sleeps until
+a message comes or something of its own is due, so that many ranks fit on few cores.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import json
 import os
 import sys
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,12 +24,13 @@ import torch
 import torch.distributed as dist
 
 from interlock.interchange.plan import read_program
+from interlock.interchange.plan_actions import find_rank
 from interlock.program.facts import Facts
 from interlock.program.ir import TRANSFER, Kind, Program
 from interlock.runtime.mail import Mail
 
 SENDS = (Kind.SEND_F, Kind.SEND_B, Kind.SEND)
-WAITS_FOR = {
+AWAITED = {
     Kind.F: Kind.RECV_F,
     Kind.B: Kind.RECV_B,
     Kind.I: Kind.RECV_B,
@@ -36,36 +39,47 @@ WAITS_FOR = {
     Kind.WAIT_B: Kind.SEND_B,
 }
 NEVER = float("inf")
+NOT_YET = -1.0
+MAX_TAG = 100_000  # transfers of a program that have tags of their own
 
 
 @dataclass
-class Part:
-    """One transfer or collective of this rank: `name` is shared by its ends; `peers` are who has to come."""
+class Exchange:
+    """One transfer or collective of this rank: `name` is shared by its ends; `peers` are who has to come.
+
+    sends: None for a collective. seconds: how long it takes once all have come. started, met, ended: when
+    this rank came to it, when all had come, when it had ended.
+    """
 
     row: int
     name: str
     peers: tuple[int, ...]
-    sends: bool | None  # None: a collective
+    sends: bool | None = None
     peer: int = -1
     size: int = 0
     seconds: float = 0.0
-    started: float = -1.0
-    met: float = -1.0
-    work: Future | None = None
+    started: float = NOT_YET
+    met: float = NOT_YET
+    work: Future[object] | None = None
     buffer: torch.Tensor | None = None
-    ended: float = -1.0
+    ended: float = NOT_YET
+
+    @property
+    def takes_time_only(self) -> bool:
+        """All have come, and its payload has moved."""
+        return self.ended < 0 <= self.met and (self.work is None or self.work.done())
 
 
 @dataclass
 class Unit:
     """A plain transfer, a grouped launch or a collective, in each of `queues` once."""
 
-    parts: list[Part]
-    queues: list = field(default_factory=list)
+    exchanges: list[Exchange]
+    queues: list[Hashable] = field(default_factory=list)
 
     @property
     def ended(self) -> bool:
-        return all(p.ended >= 0 for p in self.parts)
+        return all(x.ended >= 0 for x in self.exchanges)
 
 
 class Process:
@@ -76,181 +90,198 @@ class Process:
         self.threads = ThreadPoolExecutor(8)
         self.buffers: dict[int, list[torch.Tensor]] = {}
 
-    def move(self, part: Part, tag: int) -> None:
-        """Starts a transfer whose both ends are there; `part.work` is done when it is."""
-        free = self.buffers.setdefault(part.size, [])
-        part.buffer = free.pop() if free else torch.zeros(part.size, dtype=torch.uint8)
-        start = dist.isend if part.sends else dist.irecv
-        part.work = self.threads.submit(start(part.buffer, part.peer, tag=tag).wait)
-        part.work.add_done_callback(lambda _: self.mail.wake())
+    def move(self, exchange: Exchange, tag: int) -> None:
+        """Starts a transfer whose both ends are there; `exchange.work` is done when it is."""
+        free = self.buffers.setdefault(exchange.size, [])
+        exchange.buffer = free.pop() if free else torch.zeros(exchange.size, dtype=torch.uint8)
+        start = dist.isend if exchange.sends else dist.irecv
+        transfer = start(exchange.buffer, exchange.peer, tag=tag)
+        assert transfer is not None  # this process is a member of the group
+        exchange.work = self.threads.submit(transfer.wait)
+        exchange.work.add_done_callback(lambda _: self.mail.wake())
 
-    def take_back(self, part: Part) -> None:
-        if part.work is not None:
-            part.work.result()
-            self.buffers[part.size].append(part.buffer)
+    def reclaim_buffer(self, exchange: Exchange) -> None:
+        if exchange.work is not None and exchange.buffer is not None:
+            exchange.work.result()
+            self.buffers[exchange.size].append(exchange.buffer)
 
 
 class Emulation:
-    """One rank of one program. seconds[i], sizes[i]: how long row i takes (a transfer on its link), and its payload's bytes."""
+    """One rank of one program.
+
+    seconds[i], sizes[i]: how long row i takes (a transfer on its link), and its payload's bytes.
+    limit: seconds without any movement, on any rank, after which it gives up.
+    """
 
     def __init__(
-        self, program: Program, model: str, seconds, sizes, process: Process, job: int, limit: float
+        self,
+        program: Program,
+        model: str,
+        seconds: Sequence[float],
+        sizes: Sequence[int],
+        process: Process,
+        job: int,
+        limit: float,
     ):
         self.program, self.model, self.process, self.job, self.limit = program, model, process, job, limit
         self.mail, self.rank = process.mail, process.mail.rank
         self.seconds, self.sizes = seconds, sizes
-        self.facts = facts = Facts(program)
+        self.facts = Facts(program)
+        self.kind = [Kind(k) for k in program.order.kind.tolist()]
         self.rows = range(int(program.order.start[self.rank]), int(program.order.start[self.rank + 1]))
         self.others = [r for r in range(program.ranks) if r != self.rank]
-        self.names = _names(facts)
-        self.queues: dict[tuple, deque[Unit]] = {}
+        self.names = name_exchanges(self.facts)
+        self.transfers = self._transfers_of_rank()
+        self.queues: dict[Hashable, deque[Unit]] = {}
         self.open: list[Unit] = []
-        self.of_row: dict[int, Unit] = {}
-        self.span: dict[int, list[float]] = {}
-        o = program.order
-        self.kind = [Kind(k) for k in o.kind.tolist()]
-        self.transfers: dict[
-            tuple, list[int]
-        ] = {}  # (kind, stage, mb), or the name of a named one -> rows of this rank
-        for row in self.rows:
-            if self.kind[row] in TRANSFER:
-                named = self.kind[row] in (Kind.SEND, Kind.RECV)
-                self.transfers.setdefault(
-                    (int(o.name[row]),) if named else (self.kind[row], int(o.stage[row]), int(o.mb[row])), []
-                ).append(row)
+        self.unit_of: dict[int, Unit] = {}
+        self.span: dict[int, tuple[float, float]] = {}
         self.at = -1
-        self.told = self.moved = (
-            time.perf_counter()
-        )  # when this rank last said how far it is, and when any rank last moved
+        self.announced = self.moved = time.perf_counter()  # when this rank last said how far it is; any moved
         self.seen = (-1, -1)
 
-    # ---- the queues ------------------------------------------------------------------------------------------------------
+    def _transfers_of_rank(self) -> dict[Hashable, list[int]]:
+        """(kind, stage, mb), or the name of a named one -> rows of this rank."""
+        o = self.program.order
+        rows: dict[Hashable, list[int]] = {}
+        for row in self.rows:
+            kind = self.kind[row]
+            if kind in (Kind.SEND, Kind.RECV):
+                rows.setdefault(int(o.name[row]), []).append(row)
+            elif kind in TRANSFER:
+                rows.setdefault((kind, int(o.stage[row]), int(o.mb[row])), []).append(row)
+        return rows
 
-    def issue(self, rows: list[int]) -> None:
+    # ---- the queues -------------------------------------------------------------------------------------------
+
+    def issue(self, rows: Sequence[int]) -> None:
         """Puts a unit at the end of its queues."""
-        p, o = self.program, self.program.order
-        grouped = int(o.launch[rows[0]]) >= 0
-        unit = Unit([])
-        queues: dict = {}
+        queues = dict.fromkeys(queue for row in rows for queue in self._queues_of(row))
+        unit = Unit([self._exchange(row) for row in rows], list(queues))
         for row in rows:
-            kind, comm = Kind(int(o.kind[row])), int(o.comm[row])
-            name, peer = self.names[row]
-            if kind in TRANSFER:
-                sends = kind in SENDS
-                src, dst = (self.rank, peer) if sends else (peer, self.rank)
-                unit.parts.append(
-                    Part(row, name, (peer,), sends, peer, int(self.sizes[row]), float(self.seconds[row]))
-                )
-                queues["edge", src, dst, comm] = None
-                if self.model == "pair":
-                    queues[("group", comm) if grouped else ("pair", peer, comm)] = None
-                elif self.model == "rank":
-                    queues["rank", comm] = None
-            else:
-                others = tuple(r for r in p.communicators[comm].ranks if r != self.rank)
-                unit.parts.append(Part(row, name, others, None, seconds=float(self.seconds[row])))
-                queues["rank" if self.model == "rank" else "collective", comm] = None
-            self.of_row[row] = unit
-        unit.queues = list(queues)
-        for q in unit.queues:
-            self.queues.setdefault(q, deque()).append(unit)
+            self.unit_of[row] = unit
+        for queue in unit.queues:
+            self.queues.setdefault(queue, deque()).append(unit)
         self.open.append(unit)
 
+    def _exchange(self, row: int) -> Exchange:
+        name, peer = self.names[row]
+        seconds = float(self.seconds[row])
+        if self.kind[row] in TRANSFER:
+            sends = self.kind[row] in SENDS
+            return Exchange(row, name, (peer,), sends, peer, int(self.sizes[row]), seconds)
+        members = self.program.communicators[self.program.order.comm[row]].ranks
+        return Exchange(row, name, tuple(r for r in members if r != self.rank), seconds=seconds)
+
+    def _queues_of(self, row: int) -> list[Hashable]:
+        """Those in which a row stands, under the communication model."""
+        o = self.program.order
+        comm, peer = int(o.comm[row]), self.names[row][1]
+        if self.kind[row] not in TRANSFER:
+            return [("rank" if self.model == "rank" else "collective", comm)]
+        ends = (self.rank, peer) if self.kind[row] in SENDS else (peer, self.rank)
+        edge = ("edge", *ends, comm)
+        if self.model == "pair":
+            return [edge, ("group", comm) if o.launch[row] >= 0 else ("pair", peer, comm)]
+        return [edge, ("rank", comm)] if self.model == "rank" else [edge]
+
     def progress(self) -> None:
-        """Starts what stands at the head of its queues, moves what both ends have come to, ends what has moved."""
+        """Starts what stands at the head of its queues, moves what both ends have come to, ends what has
+        moved.
+        """
         for unit in list(self.open):
-            if any(self.queues[q][0] is not unit for q in unit.queues):
+            if any(self.queues[queue][0] is not unit for queue in unit.queues):
                 continue
-            for part in unit.parts:
-                if part.ended < 0:
-                    self._move(part)
+            for exchange in unit.exchanges:
+                if exchange.ended < 0:
+                    self._advance(exchange)
             if unit.ended:
                 self.open.remove(unit)
-                for q in unit.queues:
-                    self.queues[q].popleft()
+                for queue in unit.queues:
+                    self.queues[queue].popleft()
 
-    def _move(self, part: Part) -> None:
+    def _advance(self, exchange: Exchange) -> None:
         now = time.perf_counter()
-        heard = self.mail.heard[self.job]
-        if part.started < 0:
-            part.started = now
-            self.mail.tell(self.job, part.peers, part.name)
-        if part.met < 0:
-            if not all((part.name, r) in heard for r in part.peers):
+        if exchange.started < 0:
+            exchange.started = now
+            self.mail.send(self.job, exchange.peers, exchange.name)
+        if exchange.met < 0:
+            received = self.mail.received[self.job]
+            if not all((exchange.name, r) in received for r in exchange.peers):
                 return
-            part.met = now
-            if part.size and part.sends is not None:
-                self.process.move(part, self.job % 1000 * 100_000 + int(part.name[1:]))
-        if (part.work is None or part.work.done()) and now - part.met >= part.seconds:
-            self.process.take_back(part)
-            part.ended = time.perf_counter()
-            self.span[part.row] = [part.met, part.ended]
+            exchange.met = now
+            if exchange.size and exchange.sends is not None:
+                self.process.move(exchange, self.job % 1000 * MAX_TAG + int(exchange.name[1:]))
+        if exchange.takes_time_only and now - exchange.met >= exchange.seconds:
+            self.process.reclaim_buffer(exchange)
+            exchange.ended = time.perf_counter()
+            self.span[exchange.row] = exchange.met, exchange.ended
 
-    def _due(self) -> float:
+    def _next_end(self) -> float:
         """When the next transfer that waits for nothing but time has taken what its link takes."""
-        return min(
-            (
-                p.met + p.seconds
-                for u in self.open
-                for p in u.parts
-                if p.ended < 0 <= p.met and (p.work is None or p.work.done())
-            ),
-            default=NEVER,
-        )
+        running = (x for unit in self.open for x in unit.exchanges if x.takes_time_only)
+        return min((x.met + x.seconds for x in running), default=NEVER)
 
-    # ---- the rank --------------------------------------------------------------------------------------------------------
+    # ---- the rank ---------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
         """Whether everything ended; False where nothing ended on any rank for `limit` seconds."""
-        kind, launch, head = self.kind, self.program.order.launch, self.facts.overlap_head
-        i = 0
-        rows = list(self.rows)
-        while i < len(rows):
-            row = rows[i]
+        row = self.rows.start
+        while row < self.rows.stop:
             self.at = row
-            j = i + 1
+            end = row + 1
             if self.facts.is_unit[row]:
-                while launch[row] >= 0 and j < len(rows) and launch[rows[j]] == launch[row]:
-                    j += 1
-                self.issue(rows[i:j])
+                end = self._end_of_launch(row)
+                self.issue(range(row, end))
                 self.progress()
-                if kind[row] is Kind.INIT and not self._until(lambda: self.of_row[row].ended):
+                if self.kind[row] is Kind.INIT and not self._wait_for([self.unit_of[row]]):
                     return False
             elif self.facts.has_event[row]:
-                while j < len(rows) and head[rows[j]] == row:
-                    j += 1
-                needs = [unit for r in rows[i:j] for unit in self._needs(r, kind[r])]
-                if not self._until(lambda: all(unit.ended for unit in needs)):
+                while end < self.rows.stop and self.facts.overlap_head[end] == row:
+                    end += 1
+                awaited = [unit for r in range(row, end) for unit in self._units_before(r)]
+                if not self._wait_for(awaited):
                     return False
-                self._work(rows[i:j])
-            i = j
+                self._compute(range(row, end))
+            row = end
         self.at = -1
-        return self._until(lambda: not self.open)
+        return self._wait_until(lambda: not self.open)
 
-    def _work(self, rows: list[int]) -> None:
+    def _end_of_launch(self, row: int) -> int:
+        launch, end = self.program.order.launch, row + 1
+        while launch[row] >= 0 and end < self.rows.stop and launch[end] == launch[row]:
+            end += 1
+        return end
+
+    def _compute(self, rows: Sequence[int]) -> None:
         began = time.perf_counter()
         end = began + float(self.seconds[rows[0]])
         while time.perf_counter() < end:
             self._sleep(end)
         self.moved = time.perf_counter()
         for row in rows:
-            self.span[row] = [began, self.moved]
+            self.span[row] = began, self.moved
 
-    def _needs(self, row: int, kind: Kind) -> list[Unit]:
-        """The waits `consume` and `step` of communication.md; data of this rank has been computed, in the order listed."""
-        o = self.program.order
+    def _units_before(self, row: int) -> list[Unit]:
+        """The waits `consume` and `step` of communication.md; data of this rank has been computed, in the
+        order listed.
+        """
+        o, kind = self.program.order, self.kind[row]
         if kind is Kind.STEP:
-            return list(self.of_row.values())
+            return list(self.unit_of.values())
         if kind is Kind.WAIT:
-            return [self.of_row[r] for r in self.transfers.get((int(o.name[row]),), ()) if r in self.of_row]
-        listed = self.transfers.get((WAITS_FOR.get(kind), int(o.stage[row]), int(o.mb[row])), ())
+            return [self.unit_of[r] for r in self.transfers.get(int(o.name[row]), ()) if r in self.unit_of]
+        listed = self.transfers.get((AWAITED.get(kind), int(o.stage[row]), int(o.mb[row])), ())
         # one that is listed later only is never come to: the operation waits for it before
-        return [self.of_row[r] for r in listed if r in self.of_row] or [
-            Unit([Part(r, "", (), None)]) for r in listed
+        return [self.unit_of[r] for r in listed if r in self.unit_of] or [
+            Unit([Exchange(r, "", ())]) for r in listed
         ]
 
-    def _until(self, ready: Callable[[], bool]) -> bool:
-        """Waits; False once nothing of any rank has ended for `limit` seconds."""
+    def _wait_for(self, units: Sequence[Unit]) -> bool:
+        return self._wait_until(lambda: all(unit.ended for unit in units))
+
+    def _wait_until(self, ready: Callable[[], bool]) -> bool:
+        """False once nothing of any rank has ended for `limit` seconds."""
         while not ready():
             if time.perf_counter() - self.moved > self.limit:
                 return False
@@ -258,55 +289,85 @@ class Emulation:
         return True
 
     def _sleep(self, end: float) -> None:
-        """Until `end`, a message or a transfer of this rank; as long as any rank says that it has moved, nobody gives up."""
+        """Until `end`, a message or a transfer of this rank; as long as any rank says that it has moved,
+        nobody gives up.
+        """
         now = time.perf_counter()
-        self.mail.wait(min(end, self._due(), now + self.limit / 8) - now)
+        self.mail.wait(min(end, self._next_end(), now + self.limit / 8) - now)
         self.progress()
         now = time.perf_counter()
-        if now - self.told > self.limit / 8:
-            self.told = now
-            self.mail.tell(self.job, self.others, f"moved:{len(self.span)}")
-        seen = len(self.span), len(self.mail.heard[self.job])
+        if now - self.announced > self.limit / 8:
+            self.announced = now
+            self.mail.send(self.job, self.others, f"moved:{len(self.span)}")
+        seen = len(self.span), len(self.mail.received[self.job])
         if seen != self.seen:
             self.seen, self.moved = seen, now
 
+    def meet(self) -> None:
+        """Waits until every rank has come to this job.
 
-def _names(facts: Facts) -> dict[int, tuple[str, int]]:
-    """row -> (what both ends call it, the other rank): the i-th send of an edge meets its i-th receive, the k-th collective of a communicator that of the other members."""
-    program, o = facts.program, facts.program.order
-    rank_of = lambda s, m: (
-        program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
-    )
-    fp, out, count = facts.footprint, {}, {}
-    numbers: dict[tuple, int] = {}
+        Ends the process if the command that started it has ended.
+        """
+        received = self.mail.received.setdefault(self.job, set())
+        self.mail.send(self.job, self.others, "here")
+        parent = os.getppid()
+        while not all(("here", r) in received for r in self.others):
+            self.mail.wait(1)
+            if os.getppid() != parent:  # it ended before it had told all
+                os._exit(1)
+
+    @property
+    def position(self) -> str:
+        return self.program.show(self.at) if self.at >= 0 else "the end of its list"
+
+    @property
+    def queued(self) -> list[str]:
+        return [self.program.show(x.row) for unit in self.open for x in unit.exchanges if x.ended < 0]
+
+
+def name_exchanges(facts: Facts) -> dict[int, tuple[str, int]]:
+    """row -> (what both ends call it, the other rank; -1 for a collective).
+
+    The i-th send of an edge meets its i-th receive, the k-th collective of a communicator that of the other
+    members.
+    """
+    order = facts.program.order
+    names: dict[int, tuple[str, int]] = {}
+    legs: Counter[tuple[tuple[int, int, int], bool]] = Counter()
+    collectives: Counter[tuple[int, int]] = Counter()
+    numbers: dict[tuple[tuple[int, int, int], int], int] = {}
     for row in range(facts.n):
-        kind = Kind(int(o.kind[row]))
-        r, comm = int(facts.rank[row]), int(o.comm[row])
+        kind, rank, comm = Kind(int(order.kind[row])), int(facts.rank[row]), int(order.comm[row])
         if kind in TRANSFER:
-            if kind in (Kind.SEND, Kind.RECV):
-                peer = int(o.peer[row])
-            else:
-                s, m = int(o.stage[row]), int(o.mb[row])
-                table = fp.next if kind in (Kind.SEND_F, Kind.RECV_B) else fp.prev
-                peer = rank_of(int(table[fp.of[m], s]), m)
-            sends = kind in SENDS
-            edge = (r, peer, comm) if sends else (peer, r, comm)
-            i = count.setdefault((edge, sends), 0)
-            count[edge, sends] = i + 1
-            number = numbers.setdefault((edge, i), len(numbers) + 1)
-            out[row] = f"t{number}", peer
+            peer, sends = _find_peer(facts, row), kind in SENDS
+            edge = (rank, peer, comm) if sends else (peer, rank, comm)
+            number = numbers.setdefault((edge, legs[edge, sends]), len(numbers) + 1)
+            legs[edge, sends] += 1
+            names[row] = f"t{number}", peer
         elif facts.is_collective[row]:
-            k = count.setdefault((comm, r), 0)
-            count[comm, r] = k + 1
-            out[row] = f"c{comm}:{k}", -1
-    return out
+            names[row] = f"c{comm}:{collectives[comm, rank]}", -1
+            collectives[comm, rank] += 1
+    return names
 
 
-# ---- processes -----------------------------------------------------------------------------------------------------------
+def _find_peer(facts: Facts, row: int) -> int:
+    order, paths = facts.program.order, facts.footprint
+    kind = Kind(int(order.kind[row]))
+    if kind in (Kind.SEND, Kind.RECV):
+        return int(order.peer[row])
+    stage, mb = int(order.stage[row]), int(order.mb[row])
+    neighbours = paths.next if kind in (Kind.SEND_F, Kind.RECV_B) else paths.prev
+    return find_rank(facts.program.stages[int(neighbours[paths.of[mb], stage])], mb)
 
 
-def worker(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> None:
-    """Runs the jobs that come on standard input, one a line: {number, plain, ranks: the plan's lists, model, seconds, sizes, limit}; a line of result for each."""
+# ---- processes ------------------------------------------------------------------------------------------------
+
+
+def work(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> None:
+    """Runs the jobs that come on standard input, one a line; a line of result for each.
+
+    A job is an object {number, plain, ranks: the plan's lists, model, seconds, sizes, limit}.
+    """
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no result
     torch.set_num_threads(1)
@@ -319,30 +380,24 @@ def worker(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> N
     gc.disable()
     print("{}", file=out, flush=True)
     for line in sys.stdin:
-        print(json.dumps(_job(process, json.loads(line))), file=out, flush=True)
+        print(json.dumps(_run_job(process, json.loads(line))), file=out, flush=True)
     os._exit(0)  # a transfer of a job that stopped may never end
 
 
-def _job(process: Process, job: dict) -> dict:
-    mail, number = process.mail, job["number"]
+def _run_job(process: Process, job: dict) -> dict:
+    number = job["number"]
     program = read_program(job["plain"], job["ranks"])
     emulation = Emulation(program, job["model"], job["seconds"], job["sizes"], process, number, job["limit"])
-    mail.heard.setdefault(number, set())
     gc.collect()
-    mail.tell(number, emulation.others, "here")
-    parent = os.getppid()
-    while not all(("here", r) in mail.heard[number] for r in emulation.others):
-        mail.wait(1)
-        if os.getppid() != parent:  # it ended before it had told all
-            os._exit(1)
+    emulation.meet()
     began = time.perf_counter()
-    emulation.told = emulation.moved = began
+    emulation.announced = emulation.moved = began
     finished = emulation.run()
-    mail.forget(number)
+    process.mail.forget(number)
     return {
         "finished": finished,
         "began": began,
-        "span": {str(k): v for k, v in emulation.span.items()},
-        "at": program.show(emulation.at) if emulation.at >= 0 else "the end of its list",
-        "queue": [program.show(p.row) for u in emulation.open for p in u.parts if p.ended < 0][:8],
+        "span": {str(row): span for row, span in emulation.span.items()},
+        "at": emulation.position,
+        "queue": emulation.queued[:8],
     }

@@ -45,7 +45,8 @@ class Runner:
     timeout     seconds that one operation may take; then every rank ends with a report
     sync        Replicated stages start with the parameters of rank 0
 
-    Raises RunError (IL846: ranks with different plans; IL849: stages that are not the plan's), PlanError (IL845).
+    Raises RunError (IL846: ranks with different plans; IL849: stages that are not the plan's), PlanError
+    (IL845).
     """
 
     def __init__(
@@ -166,7 +167,10 @@ class Runner:
         self.control.at(-1, "is between steps")
 
     def _agree(self) -> None:
-        """IL846: every rank runs the same plan. Before any group is made, since those are made by the plan."""
+        """IL846: every rank runs the same plan.
+
+        Before any group is made, since those are made by the plan.
+        """
         mine = self.plan.sha256
         seen = self._meet("plan", f"{mine} {self.file} {self.plan.name}")
         other = next((r for r in sorted(seen) if seen[r].split()[0] != mine), None)
@@ -196,9 +200,11 @@ class Runner:
         return seen
 
     def _groups(self, timeout: float) -> tuple[list, object]:
-        """A process group for each communicator of the plan (None where this rank is no member), and that of the replicas of this rank's stages.
+        """A process group for each communicator of the plan (None where this rank is no member), and that of
+        the replicas of this rank's stages.
 
-        Every process makes every group, in one order: the names that `use_local_synchronization` gives differ between processes with other groups.
+        Every process makes every group, in one order: the names that `use_local_synchronization` gives differ
+        between processes with other groups.
         """
         self.control.at(-1, "makes process groups")
         limit = timedelta(seconds=max(timeout, 10))
@@ -224,10 +230,12 @@ class Runner:
     # ---- a step ----------------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence, targets: Sequence | None = None) -> torch.Tensor:
-        """The loss of each microbatch, the same on every rank; gradients are added to `.grad`: those of the sum of the losses.
+        """The loss of each microbatch, the same on every rank; gradients are added to `.grad`: those of the
+        sum of the losses.
 
-        inputs[m]: what the stages of microbatch m read from the batch: a tensor or tuple for the first stage of its path, or a dictionary: by the name of a
-        region (for its first stage) or of a layer or group of layers (for the stage with the first of them), a tensor or tuple, given after the payload, or a
+        inputs[m]: what the stages of microbatch m read from the batch: a tensor or tuple for the first stage
+        of its path, or a dictionary: by the name of a region (for its first stage) or of a layer or group of
+        layers (for the stage with the first of them), a tensor or tuple, given after the payload, or a
         dictionary, given as keywords. targets[m] goes to loss_fn. Raises RunError.
         """
         if self.broken:
@@ -268,7 +276,9 @@ class Runner:
         return told
 
     def _unblock(self) -> None:
-        """A wait of gloo ends with its communicator only, and one time limit that passes closes that: else a thread would be left inside at the process's end."""
+        """A wait of gloo ends with its communicator only, and one time limit that passes closes that: else a
+        thread would be left inside at the process's end.
+        """
         deadline = time.monotonic() + GRACE
         while (
             self.control.waiting and self.host_waits and hasattr(self, "wire") and time.monotonic() < deadline
@@ -385,7 +395,9 @@ class Runner:
             self.stages[s].forget(m)
 
     def _batch(self, s: int, m: int, before: int) -> tuple[Sequence, dict]:
-        """What stage s reads of the batch itself: as the first stage of the path or of its region, or for a layer it holds."""
+        """What stage s reads of the batch itself: as the first stage of the path or of its region, or for a
+        layer it holds.
+        """
         program, given = self.plan.program, self.inputs[m]
         stage = program.stages[s]
         if not isinstance(given, Mapping):
@@ -428,8 +440,11 @@ class Runner:
             self.payloads["B", s, m] = found
 
     def close(self) -> None:
-        """Ends the threads of this Runner. Its process groups stay: torch gives a new group of the same ranks the name of one that was destroyed, and with it
-        what that one left in the store."""
+        """Ends the threads of this Runner.
+
+        Its process groups stay: torch gives a new group of the same ranks the name of one that was destroyed,
+        and with it what that one left in the store.
+        """
         self.control.at(-1, "has ended")
         try:
             self.control._publish()

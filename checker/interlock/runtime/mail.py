@@ -1,6 +1,8 @@
-"""Messages between the processes of an emulation: one pipe to each process, inherited, which every other may write to.
+"""Messages between the processes of an emulation: one pipe to each process, inherited, which every other may
+write to.
 
-A message is a line `JOB RANK WHAT`, shorter than what a pipe writes at once, so that none is torn; an empty one only wakes.
+A message is a line `JOB RANK WHAT`, shorter than what a pipe writes at once, so that none is torn; an empty
+one only wakes.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ from collections.abc import Iterable
 
 
 class Mail:
-    """This process's pipe, and those of all. `heard[job]`: what has come, (what, rank)."""
+    """This process's pipe, and those of all. `received[job]`: what has come, (what, rank)."""
 
     def __init__(self, rank: int, inbox: int, pipes: Iterable[int]):
         self.rank, self.inbox, self.pipes = rank, inbox, list(pipes)
-        self.heard: dict[int, set[tuple[str, int]]] = {}
-        self.rest = b""
+        self.received: dict[int, set[tuple[str, int]]] = {}
+        self._unfinished_line = b""
         os.set_blocking(inbox, False)
 
-    def tell(self, job: int, ranks: Iterable[int], what: str) -> None:
+    def send(self, job: int, ranks: Iterable[int], what: str) -> None:
         for r in ranks:
             os.write(self.pipes[r], f"{job} {self.rank} {what}\n".encode())
 
@@ -28,13 +30,14 @@ class Mail:
         os.write(self.pipes[self.rank], b"\n")
 
     def wait(self, seconds: float) -> None:
-        """Until something comes, or the time is over; then everything that has come is in `heard`."""
+        """Until something comes, or the time is over; then everything that has come is in `received`."""
         if select.select([self.inbox], [], [], max(seconds, 0))[0]:
-            *lines, self.rest = (self.rest + os.read(self.inbox, 1 << 16)).split(b"\n")
+            data = self._unfinished_line + os.read(self.inbox, 1 << 16)
+            *lines, self._unfinished_line = data.split(b"\n")
             for line in filter(None, lines):
                 job, rank, what = line.decode().split(" ")
-                self.heard.setdefault(int(job), set()).add((what, int(rank)))
+                self.received.setdefault(int(job), set()).add((what, int(rank)))
 
     def forget(self, job: int) -> None:
         """Messages of this job and of earlier ones."""
-        self.heard = {j: said for j, said in self.heard.items() if j > job}
+        self.received = {j: messages for j, messages in self.received.items() if j > job}

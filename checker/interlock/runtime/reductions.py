@@ -1,4 +1,6 @@
-"""Gradient reductions: a Replicated stage over the ranks of the pipeline, ties over their ranks, and the data-parallel group after."""
+"""Gradient reductions: a Replicated stage over the ranks of the pipeline, ties over their ranks, and the
+data-parallel group after.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from interlock.runtime.control import Control
 
 
 class Reducer:
-    """Sums over ranks of one pipeline; `data_group` then averages (or sums, with average=False) over its replicas.
+    """Sums over ranks of one pipeline; `data_group` then averages (or sums, with average=False) over its
+    replicas.
 
-    A gradient that is not there counts as zero: every member of a group enters, whatever it computed (R-RANK).
+    A gradient that is not there counts as zero: every member of a group enters, whatever it computed
+    (R-RANK).
     """
 
     def __init__(
@@ -41,7 +45,9 @@ class Reducer:
             )
 
     def tie(self, parameters: Sequence[torch.nn.Parameter], comm: int) -> None:
-        """Each rank's copies of one parameter, all of one shape: their sum, and then the sum over the ranks, in each."""
+        """Each rank's copies of one parameter, all of one shape: their sum, and then the sum over the ranks,
+        in each.
+        """
         own = list(dict.fromkeys(parameters))
         total = sum(_gradient(p) for p in own)
         self._all_reduce(total, self.groups[comm])
@@ -71,7 +77,9 @@ class Reducer:
 
 
 class Accumulation:
-    """Gradients of earlier steps are set aside while a step runs, so that a reduction sums what this step added and nothing twice."""
+    """Gradients of earlier steps are set aside while a step runs, so that a reduction sums what this step
+    added and nothing twice.
+    """
 
     def __init__(self, parameters: Callable[[], Sequence[torch.nn.Parameter]]):
         self.before = {p: p.grad for p in parameters()}

@@ -1,4 +1,6 @@
-"""A plan behind the interface of torch.distributed.pipelining's schedules: a training loop written for those, such as torchtitan's, runs it as it is."""
+"""A plan behind the interface of torch.distributed.pipelining's schedules: a training loop written for those,
+such as torchtitan's, runs it as it is.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from interlock.runtime.engine import Runner
 
 
 class PlanSchedule:
-    """`schedule.step(x, target=y, losses=losses)`, as of PyTorch's schedules; other arguments are those of Runner.
+    """`schedule.step(x, target=y, losses=losses)`, as of PyTorch's schedules; other arguments are those of
+    Runner.
 
     scale_grads     gradients are those of the mean of the microbatches' losses, else of their sum
     """
@@ -47,8 +50,10 @@ class PlanSchedule:
         return_outputs: bool = False,
         **named,
     ) -> None:
-        """Tensors of a whole batch, cut along their first dimension. args: for the first stage, and only on ranks that have it; or, by the name of a region or
-        layer, a tensor or a dictionary of such. `losses` gets a loss for each microbatch, on every rank. Raises RunError, ValueError."""
+        """Tensors of a whole batch, cut along their first dimension. args: for the first stage, and only on
+        ranks that have it; or, by the name of a region or layer, a tensor or a dictionary of such. `losses`
+        gets a loss for each microbatch, on every rank. Raises RunError, ValueError.
+        """
         if return_outputs:
             raise ValueError("outputs are not kept: take what is needed of them in loss_fn")
         if args and named:

@@ -12,7 +12,9 @@ from interlock.runtime.errors import RunError
 
 @dataclass
 class Stash:
-    """What a forward leaves for its backward: inputs cut off from the graph of the stage before, outputs, and the gradients I was given."""
+    """What a forward leaves for its backward: inputs cut off from the graph of the stage before, outputs, and
+    the gradients I was given.
+    """
 
     inputs: list[torch.Tensor]
     outputs: list[torch.Tensor]
@@ -44,7 +46,10 @@ class StageRunner:
     def forward(
         self, a: dict, payload: Sequence[torch.Tensor], tracked: Sequence[bool], args: Sequence, kwargs: dict
     ) -> list[torch.Tensor]:
-        """`payload`: what the stage before gave; tracked[i]: whether it carries a gradient. Gates: back, cross."""
+        """`payload`: what the stage before gave; tracked[i]: whether it carries a gradient.
+
+        Gates: back, cross.
+        """
         inputs = []
         for t, needs in zip(payload, tracked):
             t = t.detach()
@@ -108,7 +113,10 @@ class StageRunner:
         return [next(found) if t.requires_grad else None for t in stash.inputs]
 
     def backward_weight(self, a: dict) -> None:
-        """W: the gradients of the weights from what I was given. On the first trainable stage after a frozen prefix this is all of the backward."""
+        """W: the gradients of the weights from what I was given.
+
+        On the first trainable stage after a frozen prefix this is all of the backward.
+        """
         stash = self._take(a)
         if not a["weights"] or not stash.roots:
             return

@@ -1,4 +1,6 @@
-"""Transfers of a plan: payloads of one or more tensors, each described once by who sends it, posted in the order of its queue."""
+"""Transfers of a plan: payloads of one or more tensors, each described once by who sends it, posted in the
+order of its queue.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SENDS = ("SEND_F", "SEND_B")
 
 @dataclass
 class Leg:
-    """One transfer: key names its payload, (F or B, sending stage, microbatch); tensors: what is sent, or received, None where there is none."""
+    """One transfer: key names its payload, (F or B, sending stage, microbatch); tensors: what is sent, or
+    received, None where there is none.
+    """
 
     index: int
     action: dict
@@ -107,7 +111,10 @@ class Wire:
     def receive(
         self, action: dict, expected: Sequence[torch.Tensor] | None = None
     ) -> tuple[list[torch.Tensor | None], list]:
-        """Waits for the payload that a RECV asked for, with what its sender said of it. `expected`: tensors whose gradients it must fit."""
+        """Waits for the payload that a RECV asked for, with what its sender said of it.
+
+        `expected`: tensors whose gradients it must fit.
+        """
         key = (action["do"][-1], action["other"], action["mb"])
         if key not in self.coming:
             raise RuntimeError(f"no receive was posted for {key}")

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.gate import globs, mild
+from interlock.gate import globs, waivable
+from interlock.text.codes import CODES
 from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.phrases import list_names, suggest
 from interlock.text.source import Source, Sources, Span
@@ -285,12 +286,12 @@ class _Reader:
                     ("severity", code, str(value)),
                     suggest(str(value), SEVERITIES) or f"there are {list_names(SEVERITIES)}",
                 )
-            elif code in mild.codes() and not mild.is_mild(code) and value != "error":
-                self.say(mild.why_not(code), ("severity", code), mild.instead(code))
+            elif code in CODES and not waivable.is_waivable(code) and value != "error":
+                self.say(waivable.explain_refusal(code), ("severity", code), waivable.suggest_instead(code))
         return dict(table)
 
     def known(self, code: str, words: Iterable[str], start: int = 0) -> bool:
-        if code in mild.codes():
+        if code in CODES:
             return True
         self.say(f"there is no code `{code}`", words, "`interlock explain` lists the codes", start)
         return False
@@ -328,8 +329,10 @@ class _Reader:
             if len(self.wrong) > before:
                 continue
             code = entry["code"]
-            if self.known(code, ("code", code), start) and not mild.is_mild(code):
-                self.say(mild.why_not(code), ("code", code), mild.instead(code), start)
+            if self.known(code, ("code", code), start) and not waivable.is_waivable(code):
+                self.say(
+                    waivable.explain_refusal(code), ("code", code), waivable.suggest_instead(code), start
+                )
             yield Allow(code, entry["path"], entry["reason"], self.place(("code", code), start))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from interlock.check.verdict import Answer, Checked, Verdict, Waived
-from interlock.gate import mild
+from interlock.gate import waivable
+from interlock.text.codes import CODES
 from interlock.text.finding import Finding, InputError, Mark, Severity
 from interlock.text.source import Source, Span
 
@@ -38,7 +39,7 @@ def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
             continue
         codes = tuple(dict.fromkeys(re.split(r"\s*,\s*", match[1])))
         for code in codes:
-            if code not in mild.codes():
+            if code not in CODES:
                 wrong.append(
                     _warning(
                         f"this waiver names `{code}`, which is no code",
@@ -47,13 +48,13 @@ def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
                         "`interlock explain` lists the codes",
                     )
                 )
-            elif not mild.is_mild(code):
+            elif not waivable.is_waivable(code):
                 refused.append(
                     Finding.of_input(
                         "IL907",
-                        mild.why_not(code),
+                        waivable.explain_refusal(code),
                         (Mark(span, "waives it"),),
-                        mild.instead(code),
+                        waivable.suggest_instead(code),
                         rule="R-GATE-2",
                     )
                 )
@@ -61,7 +62,7 @@ def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
             wrong.append(_warning("this waiver gives no reason, and waives nothing", span, "", FORM))
             continue
         waivers.append(
-            Waiver(tuple(c for c in codes if mild.is_mild(c)), match[2], _about(source, span), span)
+            Waiver(tuple(c for c in codes if waivable.is_waivable(c)), match[2], _about(source, span), span)
         )
     if refused:
         raise InputError(*refused)
@@ -132,7 +133,11 @@ def take(checked: Checked, waiver_of) -> Checked:
 
     def kept(items, at_of, mild_one):
         for item in items:
-            found = waiver_of(item.code, at_of(item)) if mild_one(item) and mild.is_mild(item.code) else None
+            found = (
+                waiver_of(item.code, at_of(item))
+                if mild_one(item) and waivable.is_waivable(item.code)
+                else None
+            )
             if found is None:
                 yield item
             else:

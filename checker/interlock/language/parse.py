@@ -10,6 +10,7 @@ from itertools import islice
 from interlock.language import ast
 from interlock.language.recovery import MAX_ERRORS, Run
 from interlock.language.validate import validate
+from interlock.text.codes import rule_of
 from interlock.text.finding import InputError, error
 from interlock.text.source import Source, Span
 
@@ -44,7 +45,7 @@ def parse(source: Source) -> ast.File:
                 )
             raise InputError(*found)
     except InputError as e:
-        raise InputError(*(replace(d, rule=f"R-SYN-{d.code[-1]}") for d in e.findings)) from None
+        raise InputError(*(replace(d, rule=rule_of(d.code)) for d in e.findings)) from None
     return file
 
 

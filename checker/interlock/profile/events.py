@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from decimal import Decimal
 
+from interlock.text.codes import rule_of
 from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.source import Source, Span
 
@@ -19,11 +20,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def trace_error(code: str, message: str, help: str, *labels: Mark) -> InputError:
-    return InputError(
-        Finding.of_input(
-            code, message, labels, help, rule={"IL116": "R-PROF-3", "IL105": "R-SYN-5"}.get(code, "R-SYN-4")
-        )
-    )
+    return InputError(Finding.of_input(code, message, labels, help, rule=rule_of(code)))
 
 
 def decode(name: str, data: bytes) -> str:

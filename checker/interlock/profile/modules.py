@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.profile.data import NAME
+from interlock.text.codes import rule_of
 from interlock.text.finding import Finding, InputError
 
 _WHERE = re.compile(r"(.+):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.S)
 
 
 def measure_error(message: str, help: str) -> InputError:
-    return InputError(Finding.of_input("IL117", message, (), help, rule="R-PROF-4"))
+    return InputError(Finding.of_input("IL117", message, (), help, rule=rule_of("IL117")))
 
 
 @dataclass(frozen=True)

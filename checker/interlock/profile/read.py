@@ -18,6 +18,7 @@ from interlock.profile.data import (
 )
 from interlock.profile.places import Path, Places, many_parts
 from interlock.program.ir import Size
+from interlock.text.codes import rule_of
 from interlock.text.finding import Finding, InputError, Mark
 from interlock.text.phrases import list_names, suggest
 from interlock.text.quantities import LARGEST, PHRASE, WRITTEN_UNITS, NumberError, read_amount
@@ -98,7 +99,7 @@ class _Reader:
                 message,
                 (Mark(span),),
                 help,
-                rule={"IL114": "R-PROF-1", "IL115": "R-PROF-2"}.get(code, "R-SYN-4"),
+                rule=rule_of(code),
             )
         )
 

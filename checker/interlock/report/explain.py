@@ -6,21 +6,13 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from interlock.text import resources
+from interlock.text.codes import CODES, FAMILIES
 
 WIDTH = 96
-FAMILIES = {
-    "1": "syntax, files and limits",
-    "2": "cut, skeleton, placement",
-    "3": "order, completeness, microbatches, reductions",
-    "4": "communication",
-    "5": "memory",
-    "6": "backward footprint",
-    "7": "requirements",
-    "8": "targets and lowering",
-    "9": "what Interlock cannot answer, and its own faults",
-}
 _LABELS = {"fails": "Fails", "warns": "Warns", "holds": "Holds"}
 _HEADING = re.compile(r"## (IL\d{3}) · (?:(.+) · )?(.+)")
 
@@ -67,12 +59,9 @@ def section(code: str) -> str | None:
 def listing() -> str:
     """Every code and its title, by family."""
     lines: list[str] = []
-    family = ""
-    for s in sections():
-        if s.code[2] != family:
-            family = s.code[2]
-            lines += [""] * bool(lines) + [f"IL{family}xx  {FAMILIES.get(family, '')}".rstrip()]
-        lines.append(f"  {s.code}  {plain(s.title)}")
+    for family, codes in groupby(CODES.values(), attrgetter("family")):
+        lines += [""] * bool(lines) + [f"IL{family}xx  {FAMILIES[family]}"]
+        lines += [f"  {c.code}  {c.heading}" for c in codes]
     return "\n".join([*lines, "", "`interlock explain IL402` gives the rule, an example and its repair."])
 
 

@@ -12,6 +12,7 @@ from interlock.check.verdict import Answer, Checked, Expectation, Verdict
 from interlock.report import diagnostics
 from interlock.report.outcome import Shared, Unread, concerns, expected, shared
 from interlock.report.style import listed
+from interlock.text.codes import rule_of
 from interlock.text.finding import Finding, Mark, Severity
 from interlock.text.source import Sources, Span
 
@@ -101,7 +102,7 @@ def items(
 def _of_schedule(c: Checked, sources: Sources | None) -> Iterator[Item]:
     for e in c.expectations:
         if not e.met and not c.excused:
-            yield _item(c.path, _here(c, UNMET, "R-EXP-1", f"{c.name}: {unmet(c, e)}"), sources, c, e.models)
+            yield _item(c.path, _here(c, UNMET, f"{c.name}: {unmet(c, e)}"), sources, c, e.models)
     for models, d in verdicts(c):
         yield _item(c.path, d, sources, c, models)
     for d in c.warnings:
@@ -128,7 +129,6 @@ def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Finding]]:
             _here(
                 c,
                 code,
-                "R-REQ-1" if asked else "R-VER-1",
                 f"{c.name}: {verdict.value}{about}: {reason}",
                 Severity.WARNING,
             ),
@@ -197,9 +197,9 @@ def error_codes(a: Answer) -> tuple[str, ...]:
 # ---- places ---------------------------------------------------------------------------------------
 
 
-def _here(c: Checked, code: str, rule: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
+def _here(c: Checked, code: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
     marks = (Mark(Span(c.at, c.width)),) if c.at >= 0 else ()
-    return Finding(code, rule, message, marks, severity=severity)
+    return Finding(code, rule_of(code), message, marks, severity=severity)
 
 
 def _item(

@@ -22,6 +22,7 @@ from interlock.report.json import plain
 from interlock.report.outcome import OUTCOMES, Shared, Unread, counts, exit_code, expected, summary
 from interlock.report.style import safe
 from interlock.report.uri import uri
+from interlock.text.codes import CODES, FAMILIES
 from interlock.text.source import Sources, Span
 from interlock.witness.story import name, sentences
 from interlock.witness.walk import row_of
@@ -159,12 +160,12 @@ def _rule(code: str, level: str, s: explain.Section | None) -> dict:
     properties = {
         "precision": "very-high",
         "problem.severity": level,
-        "tags": ["pipeline-parallelism", explain.FAMILIES.get(code[2:3], "other")],
+        "tags": ["pipeline-parallelism", FAMILIES.get(code[2:3], "other")],
     }
     rule = {"id": code, "defaultConfiguration": {"level": level}, "properties": properties}
     if s is None:
         return rule | {key: {"text": code} for key in ("shortDescription", "fullDescription", "help")}
-    title = re.sub(r" \((?:warning|note|unknown|internal error)\)$", "", explain.plain(s.title))
+    title = CODES[code].title
     prose = next((" ".join(explain.plain(p).split()) for p in s.parts if isinstance(p, str)), title)
     return rule | {
         "name": "".join(w.capitalize() for w in re.findall(r"[A-Za-z0-9]+", title)),

@@ -5,7 +5,7 @@ PYTHONPATH=checker python benchmarks/closed.py [SKELETON ..]
 
 import sys
 
-from interlock.timing.closed_forms import FIGURES, SKELETONS, close
+from interlock.algebra.closed_forms import FIGURES, SKELETONS, close
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SKELETONS:

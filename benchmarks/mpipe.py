@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from chart import Chart, Line
 
+from interlock.algebra.standard import elaborate_text
 from interlock.timing.durations import durations
 from interlock.timing.simulate import makespan
-from interlock.timing.standard import schedule
 
 RANKS = (8, 16, 32, 64)
 PER_RANK = (1, 4, 8)  # microbatches a rank; the figure is drawn for 4
@@ -42,7 +42,7 @@ def step(ranks: int, microbatches: int, share: float, cut: str) -> int:
         "apart": "all = vit, llm : 1f1b",
         "transpose": "encoder = vit : transpose(owner: balanced)  backbone = llm : 1f1b",
     }
-    e = schedule(
+    e = elaborate_text(
         f"schedule s {{ ranks {ranks} microbatches {microbatches} cut {{ {skeletons[cut]} }} model {{ layer vit {{ forward {encode}ns backward {2 * encode}ns }}"
         f" layers llm[{stages}] {{ forward {layer}ns backward {2 * layer}ns }} }} }}"
     )

@@ -15,12 +15,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from interlock.algebra.standard import derive_standard
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.timing import longest_path as compute
 from interlock.timing.durations import by_kind
 from interlock.timing.simulate import figures_of
-from interlock.timing.standard import program
 
 CASES = [
     ("1f1b", 8, 20_000, 1),
@@ -74,7 +74,7 @@ def main() -> None:
         f"million operations a second\n{'':24}{'operations':>12}{'durations':>11}{'waits':>8}{'longest path':>14}{'figures':>9}{'whole':>8}{'uneven':>8}{'event loop':>12}"
     )
     for name, P, M, V in CASES:
-        source = program(name, P, M, V)
+        source = derive_standard(name, P, M, V)
         n = len(source.order)
 
         def waits():

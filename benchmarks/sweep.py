@@ -22,12 +22,12 @@ from statistics import mean, median
 from chart import Chart, Line
 from emulated import Plan, load, plan
 
+from interlock.algebra.standard import elaborate_text
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import durations
 from interlock.timing.simulate import makespan
-from interlock.timing.standard import schedule
 from interlock.timing.transpose import exposure
 
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -69,7 +69,7 @@ def partitions(ranks: int) -> Iterator[list[int]]:
 
 def plans_of(ranks: int, share: float) -> dict[str, Plan]:
     def predicted(counts: list[int]) -> int:
-        e = schedule(text(ranks, share, pipeline(counts)))
+        e = elaborate_text(text(ranks, share, pipeline(counts)))
         return makespan(e.program, durations(e.program, e.times))
 
     best = min(partitions(ranks), key=predicted)
@@ -82,7 +82,7 @@ def plans_of(ranks: int, share: float) -> dict[str, Plan]:
 
 
 def exposed(ranks: int, share: float):
-    e = schedule(text(ranks, share, transposed("owner: balanced")))
+    e = elaborate_text(text(ranks, share, transposed("owner: balanced")))
     return exposure(e.program, durations(e.program, e.times))
 
 

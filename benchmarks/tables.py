@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind, Layer, OrderBuilder, Program, Stage
 from interlock.rules.memory import in_flight
 from interlock.timing.durations import Machine, by_kind, durations
 from interlock.timing.figures import figures
 from interlock.timing.simulate import simulate
-from interlock.timing.standard import program as standard
-from interlock.timing.standard import schedule
 from interlock.timing.transpose import exposure
 
 PUBLISHED = Path(__file__).with_name("tables.json")
@@ -87,12 +86,12 @@ def zero_bubble(published: dict) -> Iterator[Line]:
         name = f"{row['model']} p={P} m={M}"
         table = f"zero bubble, {table}"
         for label, skeleton in (("1F1B", "1f1b"), ("ZB-H1", "zb_h1"), ("ZB-H2", "zb_h2")):
-            found = run(standard(skeleton, P, M), F, I, W, comm)
+            found = run(derive_standard(skeleton, P, M), F, I, W, comm)
             yield Line(table, f"{name} {label}", rate(found.span_bubble), row[label])
         bubble = Fraction((P - 1) * (F + I + W), V) + ((2 * V - 1) * P - 2) * comm
         closed = bubble / (bubble + M * (F + I + W))
         direct = run(
-            standard("interleaved", P, M, V), F, I, W, V * comm
+            derive_standard("interleaved", P, M, V), F, I, W, V * comm
         )  # in units of 1/V us: a chunk takes what a stage does
         yield Line(
             table,
@@ -102,7 +101,7 @@ def zero_bubble(published: dict) -> Iterator[Line]:
             remark=f"closed form; simulated directly {float(direct.span_bubble):.4f}",
         )
         if "ZB-V" in row:
-            found = run(standard("zb_v", P, M, 2), F // 2, I // 2, W // 2, comm)
+            found = run(derive_standard("zb_v", P, M, 2), F // 2, I // 2, W // 2, comm)
             yield Line(
                 table,
                 f"{name} ZB-V",
@@ -119,7 +118,7 @@ def zero_bubble(published: dict) -> Iterator[Line]:
 def controllable_memory(published: dict) -> Iterator[Line]:
     for row in published["controllable_memory"]["finite"]:
         P, M = row["p"], row["m"]
-        program = standard("v_min", P, M, 2)
+        program = derive_standard("v_min", P, M, 2)
         found = run(program, 1, 1, 1)
         peak = max(in_flight(Facts(program), "W"))
         yield Line(
@@ -131,7 +130,7 @@ def controllable_memory(published: dict) -> Iterator[Line]:
             rate(Fraction(peak, 2 * P), 3),
             row["V-Min"][1],
         )
-        one = run(standard("1f1b", P, M), 1, 1, 1)
+        one = run(derive_standard("1f1b", P, M), 1, 1, 1)
         yield Line(
             "controllable memory", f"1F1B p={P} m={M} bubble", rate(one.span_bubble), row["1F1B_bubble"]
         )
@@ -150,7 +149,7 @@ def dualpipe(published: dict) -> Iterator[Line]:
         (4, 10, published["dualpipe"]["idle"], published["dualpipe"]["total"]),
         (8, 20, 14, 134),
     ):
-        found = run(standard("dualpipev", P, M, 2), 1, 1, 1, overlap=3)
+        found = run(derive_standard("dualpipev", P, M, 2), 1, 1, 1, overlap=3)
         yield Line("DualPipeV", f"P={P} M={M} makespan", found.makespan, total)
         yield Line(
             "DualPipeV", f"P={P} M={M} idle of every rank", sorted({r.bubble for r in found.ranks}), [idle]
@@ -186,7 +185,7 @@ def nemotron(published: dict) -> Iterator[Line]:
     data = published["octopipe"]["nemotron_nano_v2_9b"]
     layers = nemotron_layers(data)
     stages = by_stage(layers, data["1F1B_partition"])
-    found = run(standard("1f1b", data["pp"], data["m"]), *([s[i] for s in stages] for i in range(3)))
+    found = run(derive_standard("1f1b", data["pp"], data["m"]), *([s[i] for s in stages] for i in range(3)))
     table = "nemotron-nano-v2-9B (ticks of 0.01 ms)"
     yield Line(table, "1F1B makespan", found.makespan, data["1F1B_makespan_ticks"])
     yield Line(
@@ -268,13 +267,13 @@ def transpose(published: dict) -> Iterator[Line]:
                 f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward 1ns frozen }} layers u[{P}] {{ forward 1ns backward 1ns }} }}"
                 f" cut {{ enc = vit : transpose(owner: {owner}, {more}) x = u : 1f1b }} }}"
             )
-            e = schedule(source("balanced", "gather: prefix"))
+            e = elaborate_text(source("balanced", "gather: prefix"))
             found = exposure(e.program, durations(e.program, e.times))
-            robin = schedule(source("round_robin", "gather: prefix"))
+            robin = elaborate_text(source("round_robin", "gather: prefix"))
             paper = exposure(robin.program, durations(robin.program, robin.times))
-            late = schedule(source(list(e.owners["enc"]), "gather: late, post: early"))
+            late = elaborate_text(source(list(e.owners["enc"]), "gather: late, post: early"))
             ran = simulate(late.program, durations(late.program, late.times), "edge", critical=False).makespan
-            spread = schedule(source("balanced", "place: deadline"))
+            spread = elaborate_text(source("balanced", "place: deadline"))
             bubbles = exposure(spread.program, durations(spread.program, spread.times)).exposed
             whole = -(-M // min(P, M))
             table = (

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agreement.generate import mutation, schedule
+from interlock.algebra.standard import elaborate_text
 from interlock.program import linearise
 from interlock.program.facts import Facts
-from interlock.timing import standard
 
 
 def both(program, monkeypatch) -> tuple[linearise.Times, linearise.Times]:
@@ -43,7 +43,7 @@ def test_random_orders_and_where_they_stop(monkeypatch, request):
 def test_many_ranks(monkeypatch, few, microbatches):
     """Also where the wave gives up, since few ranks go on at a time."""
     text = f"schedule s {{ ranks 130 microbatches {microbatches} model {{ layers l[130] {{ forward 1ms }} }} cut {{ d = l : gpipe }} }}"
-    program = standard.schedule(text).program
+    program = elaborate_text(text).program
     walk, wave = both(program, monkeypatch)
     monkeypatch.setattr(linearise, "FEW", few)
     assert equal(walk, wave) and equal(walk, linearise.compute_times(Facts(program)))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from interlock.algebra.standard import elaborate_text
 from interlock.check import sizes
 from interlock.check.pipeline import Options, check_file
 from interlock.check.program import written
@@ -15,7 +16,6 @@ from interlock.kernel import verify
 from interlock.program.facts import Facts
 from interlock.rules.memory import Usage
 from interlock.text import resources
-from interlock.timing.standard import schedule
 
 
 def check(text: str, **options):
@@ -109,7 +109,7 @@ def test_no_size_in_the_intervals_needs_more(request):
             for p in sizes.SIZED
             if draw.random() < 0.5
         )
-        e = schedule(
+        e = elaborate_text(
             f"schedule s {{ ranks {P} microbatches {M} model {{ {vit} layers u[{2 * P + 1}] {{ {layer()} }} }} cut {{ {cut} x = u : {skeleton} }}"
             f" memory {{ capacity 1GiB  optimizer 8B per parameter sharded 3 }} {'freeze u[0]' if draw.random() < 0.3 else ''} {assume} }}"
         )

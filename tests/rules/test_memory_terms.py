@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.algebra.standard import elaborate_text
 from interlock.check.pipeline import Options, check_file
 from interlock.engine import smt
 from interlock.program.facts import Facts
@@ -11,7 +12,6 @@ from interlock.program.ir import Size
 from interlock.program.transfers import insert
 from interlock.rules.memory import STATIC, Usage
 from interlock.text.finding import InputError
-from interlock.timing.standard import schedule
 
 OCTOPIPE = "gradient 4B per parameter  master 4B per parameter  optimizer 8B per parameter"
 X = 1_000_003
@@ -23,7 +23,7 @@ def one(layer: str, memory: str, more: str = "", microbatches: int = 1) -> str:
 
 
 def static(layer: str, memory: str, more: str = "") -> tuple[int, ...]:
-    return Usage(Facts(insert(schedule(one(layer, memory, more)).program))).static_parts[0]
+    return Usage(Facts(insert(elaborate_text(one(layer, memory, more)).program))).static_parts[0]
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_static_bytes(layer, memory, parts):
 def test_logits(tokens, shards, logits):
     """4,096 tokens of a vocabulary of 131,072 in fp32 are 2 GiB, on top of the activation."""
     layer = f"activation 1MiB  vocabulary 131072  tokens {tokens}"
-    e = schedule(one(layer, f"logits 4B per vocabulary entry {shards}"))
+    e = elaborate_text(one(layer, f"logits 4B per vocabulary entry {shards}"))
     extra = logits if isinstance(logits, Size) else Size(logits)
     assert e.program.layers[0].activation == Size(2**20 + extra.fixed, extra.per_image)
-    assert schedule(one(layer, "")).program.layers[0].activation == Size(2**20)
+    assert elaborate_text(one(layer, "")).program.layers[0].activation == Size(2**20)
 
 
 HEAD = f"parameters {X}  activation 1000B  vocabulary 1000  tokens 10"
@@ -101,7 +101,7 @@ def test_every_judge_counts_them(engine, capacity, verdict):
 def test_the_solver_with_open_sizes():
     """The largest weights that fit, with a fraction for each weight byte: floor by hand."""
     program = insert(
-        schedule(one("weights 10B", "capacity 1000B  optimizer 8B per parameter sharded 3")).program
+        elaborate_text(one("weights 10B", "capacity 1000B  optimizer 8B per parameter sharded 3")).program
     )
     found = smt.largest(program, smt.Parameter("w", "weights", (0,)))
     fits = lambda w: w + w + -(-8 * w // 6) <= 1000
@@ -110,7 +110,7 @@ def test_the_solver_with_open_sizes():
 
 def test_a_layer_beyond_what_is_counted():
     with pytest.raises(InputError) as refused:
-        schedule(
+        elaborate_text(
             one("vocabulary 9007199254740992  tokens 9007199254740992", "logits 4B per vocabulary entry")
         )
     assert refused.value.findings[0].code == "IL104"
@@ -118,10 +118,10 @@ def test_a_layer_beyond_what_is_counted():
 
 def test_logits_of_nothing():
     with pytest.raises(InputError) as refused:
-        schedule(one("weights 1MB", "logits 4B per vocabulary entry"))
+        elaborate_text(one("weights 1MB", "logits 4B per vocabulary entry"))
     assert refused.value.findings[0].code == "IL101" and "`vocabulary`" in refused.value.findings[0].message
     with pytest.raises(InputError) as refused:
-        schedule(
+        elaborate_text(
             "schedule s { ranks 1 microbatches 1 memory { logits 4B per vocabulary entry } order transfers inserted { rank 0: 0F0 0B0 } }"
         )
     assert "without a model" in refused.value.findings[0].message

@@ -7,7 +7,7 @@ import random
 import pytest
 import sympy
 
-from interlock.timing.closed_forms import SKELETONS, B, F, I, M, P, V, W, close, measure, r
+from interlock.algebra.closed_forms import SKELETONS, B, F, I, M, P, V, W, close, measure, r
 
 SMALL = dict(most_ranks=4, most=9)
 EXPECTED = {

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from interlock.algebra.model import Times
+from interlock.algebra.machine import machine_of
+from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.ir import Kind, Layer, Size
 from interlock.program.transfers import insert
 from interlock.timing.durations import (
@@ -18,10 +19,8 @@ from interlock.timing.durations import (
     by_kind,
     durations,
     layer_costs,
-    machine_of,
 )
-from interlock.timing.standard import program as standard
-from interlock.timing.standard import schedule
+from interlock.timing.layer_times import LayerTimes
 
 MODEL = """
 schedule s {{
@@ -40,7 +39,7 @@ schedule s {{
 
 def costs(vit: str = "", llm: str = "", link: str = "", **options) -> dict[str, int]:
     """ns of every operation of the schedule above."""
-    e = schedule(MODEL.format(vit=vit, llm=llm, link=link))
+    e = elaborate_text(MODEL.format(vit=vit, llm=llm, link=link))
     d = durations(e.program, e.times, machine_of(e, **options))
     return {e.program.show(i): int(d.row[i]) for i in range(len(e.program.order))}
 
@@ -85,7 +84,7 @@ def test_overhead_and_speeds():
 
 
 def test_layers_by_the_footprint():
-    t = Times(Size(1), None, Size(10), Size(100))
+    t = LayerTimes(Size(1), None, Size(10), Size(100))
     layers = [Layer("a", False), Layer("b", True), Layer("c", False, recompute=True), Layer("d", True)]
     out, lacks = layer_costs(layers, np.array([True] * 4), [t] * 4, 1)
     assert (
@@ -97,7 +96,7 @@ def test_layers_by_the_footprint():
 
 
 def test_a_backward_that_was_never_split():
-    t = Times(Size(1), Size(50))
+    t = LayerTimes(Size(1), Size(50))
     layers = [Layer("a"), Layer("b"), Layer("c", False)]
     out, lacks = layer_costs(layers, np.array([True] * 3), [t] * 3, 1)
     assert out[int(Kind.B)].tolist() == [50, 50, 0] and lacks[int(Kind.B)].tolist() == [False, False, True]
@@ -112,7 +111,7 @@ def test_a_backward_that_was_never_split():
     "properties, says", [("", "no times"), ("forward 1us", "`backward`"), ("backward 1us", "no times")]
 )
 def test_what_is_missing_is_said(properties, says):
-    e = schedule(
+    e = elaborate_text(
         f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[2] {{ {properties} }} }} cut {{ x = u : 1f1b }} }}"
     )
     with pytest.raises(NoTimes, match=says):
@@ -120,7 +119,7 @@ def test_what_is_missing_is_said(properties, says):
 
 
 def test_split_backward_asks_for_halves():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 2 microbatches 2 model { layers u[4] { forward 1us backward 2us } } cut { x = u : zb_h1 } }"
     )
     with pytest.raises(NoTimes, match=r"`u\[1\]`.*`backward_input`|`u\[0\]`.*`backward_weight`"):
@@ -128,7 +127,7 @@ def test_split_backward_asks_for_halves():
 
 
 def test_roofline_where_only_work_is_known():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 1 microbatches 1 device { peak_flops 1TFLOP/s hbm_bandwidth 1GB/s }"
         " model { layer a { flops 5GFLOP hbm_bytes 1MB } layer b { flops 1MFLOP hbm_bytes 3MB } } cut { x = a, b : 1f1b } }"
     )
@@ -140,7 +139,7 @@ def test_roofline_where_only_work_is_known():
 
 
 def test_links_and_written_transfers():
-    e = schedule(
+    e = elaborate_text(
         MODEL.format(vit="", llm="", link="link { latency 3us bandwidth 1GB/s } link 0-1 { bandwidth 3GB/s }")
     )
     machine = machine_of(e)
@@ -164,7 +163,7 @@ def test_links_and_written_transfers():
 
 
 def test_overlaps_take_the_longer_or_what_is_given():
-    p = standard("dualpipev", 2, 6, 2)
+    p = derive_standard("dualpipev", 2, 6, 2)
     both = np.flatnonzero(p.order.launch >= 0)
     times = {Kind.F: 3, Kind.B: 5, Kind.I: 2, Kind.W: 3}
     assert set(by_kind(p, times).row[both]) == {5}
@@ -174,7 +173,7 @@ def test_overlaps_take_the_longer_or_what_is_given():
 
 
 def test_reductions_over_replicas_of_the_pipeline():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 2 microbatches 2 model { layers u[2] { forward 1us backward 2us weights 1MB } } memory { capacity 1GB gradient 2 per weight byte }"
         " cut { x = u : 1f1b } }"
     )

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cost import oracle
 
+from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert
@@ -21,8 +21,7 @@ from interlock.timing.durations import DataParallel, Link, Machine, by_kind, dur
 from interlock.timing.figures import figures
 from interlock.timing.longest_path import Cyclic
 from interlock.timing.simulate import FREE, compute_rows, figures_of, reduces, simulate
-from interlock.timing.standard import program as standard
-from interlock.timing.standard import schedule
+from timing import oracle
 
 SKELETONS = [
     ("1f1b", 1),
@@ -70,7 +69,7 @@ def vlm(pick):
         if pick.random() < 0.5
         else ", ".join("2" for _ in range(M))
     )
-    return schedule(
+    return elaborate_text(
         VLM.format(
             P=P,
             M=M,
@@ -95,7 +94,7 @@ def cases(thorough: bool):
             for _ in range(2):
                 P, M = pick.randint(1, 5), pick.randint(1, 14) if pick.random() < 0.7 else 40
                 try:
-                    program = standard(name, P, M, V)
+                    program = derive_standard(name, P, M, V)
                 except InputError:  # not all skeletons exist for few microbatches
                     continue
                 yield program, random_durations(program, pick)
@@ -142,14 +141,14 @@ def test_needs_and_ends_are_those_of_the_rules(pytestconfig):
 
 
 def test_times_too_large_for_one_axis_are_summed_rank_by_rank():
-    program = standard("1f1b", 32, 1)
+    program = derive_standard("1f1b", 32, 1)
     d = by_kind(program, {Kind.F: 3 << 50, Kind.B: 3 << 50}, 5)
     found = figures_of(program, d)
     assert found == oracle.figures(simulate(program, d)) and found.makespan * 32 >= 1 << 62
 
 
 def test_a_rank_that_does_nothing_is_in_its_warmup():
-    program = schedule(
+    program = elaborate_text(
         "schedule s { ranks 2 microbatches 3 model { layers a[1] { } } place { rank 0: 0 } order transfers inserted { rank 0: 0F0 0B0 0F1 0B1 0F2 0B2 rank 1: } }"
     ).program
     found = figures_of(program, by_kind(program, TIMES))
@@ -188,7 +187,7 @@ def leaps(monkeypatch):
 def test_leaps_change_no_number(name, V, leaps, pytestconfig):
     pick = random.Random(len(name) + V)
     for turn in range(24 if pytestconfig.getoption("--thorough") else 3):
-        program = standard(name, pick.randint(1, 4), pick.randint(100, 300), V)
+        program = derive_standard(name, pick.randint(1, 4), pick.randint(100, 300), V)
         d = random_durations(program, pick)
         row = d.row.copy()
         for _ in range(pick.choice((0, 0, 1, 5))):  # the rhythm is broken here and there
@@ -212,7 +211,7 @@ def test_leaps_change_no_number(name, V, leaps, pytestconfig):
 
 
 def test_most_of_a_steady_run_is_leapt_over(leaps):
-    program = standard("1f1b", 4, 2000)
+    program = derive_standard("1f1b", 4, 2000)
     d = by_kind(program, TIMES, 3)
     figures_of(program, d)
     assert len(leaps[0]) == 1 and leaps[0][0] > 0.9 * len(program.order)
@@ -220,7 +219,7 @@ def test_most_of_a_steady_run_is_leapt_over(leaps):
 
 def test_an_order_that_waits_in_a_circle_late_in_the_run_has_no_times(leaps):
     forwards = lambda stage: " ".join(f"{stage}F{m}" for m in range(199))
-    program = schedule(
+    program = elaborate_text(
         "schedule s { ranks 2 microbatches 200 place { rank 0: 0, 3 rank 1: 1, 2 } order transfers inserted {"
         f" rank 0: {forwards(0)} 3F199 0F199 rank 1: {forwards(1)} 1F199 2F199 }} }}"
     ).program
@@ -287,7 +286,7 @@ def test_the_period_is_the_largest_mean_of_a_circle(name, V):
     pick = random.Random(V)
     met = 0
     for P, transfer in ((2, 0), (3, 5), (4, 0)):
-        program = standard(name, P, 96 // P * P, V)
+        program = derive_standard(name, P, 96 // P * P, V)
         times = {kind: [pick.randint(1, 20) for _ in range(P * V)] for kind in TIMES}
         d = by_kind(program, times, transfer)
         found = figures_of(program, d)
@@ -299,8 +298,8 @@ def test_the_period_is_the_largest_mean_of_a_circle(name, V):
 
 def test_periods_of_known_schedules():
     unit = lambda name, P, M, V=1: figures_of(
-        standard(name, P, M, V),
-        by_kind(standard(name, P, M, V), {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}),
+        derive_standard(name, P, M, V),
+        by_kind(derive_standard(name, P, M, V), {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}),
     )
     for name, V, per in (
         ("1f1b", 1, 3),
@@ -313,7 +312,7 @@ def test_periods_of_known_schedules():
         assert found.period == per or (per is None and found.period is not None)
     assert (unit("1f1b", 4, 64).period, unit("1f1b", 4, 64).every) == (3, 1)
     assert unit("1f1b", 4, 6).period is None
-    uneven = schedule(
+    uneven = elaborate_text(
         "schedule s { ranks 2 microbatches 24 images [%s] model { layers a[2] { forward 1us per image backward 2us per image } } cut { x = a : 1f1b } }"
         % ", ".join(str(1 + m * m % 5 + m % 7) for m in range(24))
     )
@@ -321,7 +320,7 @@ def test_periods_of_known_schedules():
 
 
 def test_reductions_beside_compute_are_in_the_figures():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } cut { x = u : interleaved(chunks: 2) } }"
     )
     d = durations(e.program, e.times, Machine(data=DataParallel(2, Link(0, 10**9))))

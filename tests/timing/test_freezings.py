@@ -7,15 +7,16 @@ import random
 import re
 from dataclasses import replace
 
+from interlock.algebra.machine import machine_of
+from interlock.algebra.standard import elaborate_text
 from interlock.check.pipeline import Options, check_file
 from interlock.program.transfers import restrict
 from interlock.text import resources
 from interlock.timing import freezings as module
-from interlock.timing.durations import durations, machine_of
+from interlock.timing.durations import durations
 from interlock.timing.figures import figures
 from interlock.timing.freezings import freezings, names
 from interlock.timing.simulate import simulate
-from interlock.timing.standard import schedule
 from interlock.timing.transpose import exposure
 
 
@@ -63,7 +64,7 @@ def test_the_classes_are_all_that_differs(request):
             if encodes
             else f"x = {front}, u : {draw.choice(['1f1b', 'gpipe', 'zb_h1'])}"
         )
-        e = schedule(
+        e = elaborate_text(
             f"schedule s {{ ranks {P} microbatches {draw.choice([2, 5])} model {{ {model} layers u[{P + 2}] {{ {times()} output 1MB }} }} cut {{ {cut} }}"
             f" {'modality v in microbatches 0, 1' if mod else ''} {maybe('link { latency 1us }')} device {{ {maybe('overhead 1us')} {maybe('speed 0.7 on ranks 0')} }}"
             f" for any freezing of {front}{maybe(', u[0..1]', 0.5)} }}"
@@ -79,7 +80,7 @@ def test_the_classes_are_all_that_differs(request):
 
 
 def test_how_many_there_are():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 2 microbatches 2 model { layers vit[24] { forward 1ms } layer proj { } layers llm[2] { } }"
         " cut { e = vit, proj : transpose  x = llm : 1f1b } for any freezing of vit, proj }"
     )
@@ -96,7 +97,7 @@ def vlm(requires: str, vit: int = 3, more: str = "") -> str:
 
 def test_a_bound_that_only_some_freezing_breaks():
     """The bound is the value with everything trained: what breaks it is told with what is frozen, and checks so when declared."""
-    e = schedule(vlm(""))
+    e = elaborate_text(vlm(""))
     trained = values(e, frozenset(e.freezing))[0]
     worst = max(values(e, frozenset(c))[0] for n in range(5) for c in itertools.combinations(e.freezing, n))
     assert trained < worst
@@ -113,7 +114,7 @@ def test_a_bound_that_only_some_freezing_breaks():
 
 
 def test_exposure_and_models():
-    e = schedule(vlm(""))
+    e = elaborate_text(vlm(""))
     worst = max(values(e, frozenset(c))[2] for n in range(5) for c in itertools.combinations(e.freezing, n))
     assert (
         check(vlm(f"exposure <= {worst}ns")).verdict.value == "valid"
@@ -147,7 +148,7 @@ def test_a_makespan_where_overlaps_have_durations_of_their_own():
         " device { overlap 1ms } place { rank 0: 0, 1 } %s"
         " require { makespan <= %s } order transfers inserted { rank 0: 0F0 1F0 1B0 overlap(0F1 0B0) 1F1 1B1 0B1 } }"
     )
-    e = schedule(text % ("for any freezing of a", "1s"))
+    e = elaborate_text(text % ("for any freezing of a", "1s"))
     every = {}
     for frozen in (False, True):
         program = restrict(
@@ -161,7 +162,7 @@ def test_a_makespan_where_overlaps_have_durations_of_their_own():
 
 
 def test_names_of_layers():
-    e = schedule(vlm(""))
+    e = elaborate_text(vlm(""))
     assert (
         names(e.program, [0, 1, 2, 3]) == "vit, proj"
         and names(e.program, [0, 2]) == "vit[0], vit[2]"

@@ -7,11 +7,12 @@ from fractions import Fraction
 import pytest
 
 from interlock import cli
+from interlock.algebra.machine import machine_of
+from interlock.algebra.standard import elaborate_text
 from interlock.check.pipeline import Options, check_file
 from interlock.text.finding import InputError
-from interlock.timing.durations import DataParallel, Link, Machine, NoTimes, durations, machine_of
+from interlock.timing.durations import DataParallel, Link, Machine, NoTimes, durations
 from interlock.timing.simulate import makespan
-from interlock.timing.standard import schedule
 
 
 def text(
@@ -37,7 +38,7 @@ def verdict(source: str) -> tuple[str, set[str]]:
 
 def test_a_file_describes_the_machine_of_the_library():
     found = machine_of(
-        schedule(
+        elaborate_text(
             text(
                 "link { latency 1us bandwidth 1GB/s } link 0-1 { latency 3us } replicas 8 { latency 5us bandwidth 2GB/s }"
                 " device { overhead 5us  speed 0.8 on ranks 1  overlap 3ms  overlap 4ms on stages 0, 1 }"
@@ -53,8 +54,8 @@ def test_a_file_describes_the_machine_of_the_library():
         DataParallel(8, Link(5000, 2 * 10**9)),
         Fraction(1),
     )
-    assert machine_of(schedule(text("replicas 2 { blocking }"))).data == DataParallel(2, Link(), False)
-    assert machine_of(schedule(text(""))) == Machine(gradient=Fraction(1))
+    assert machine_of(elaborate_text(text("replicas 2 { blocking }"))).data == DataParallel(2, Link(), False)
+    assert machine_of(elaborate_text(text(""))) == Machine(gradient=Fraction(1))
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,8 @@ def test_a_file_describes_the_machine_of_the_library():
 )
 def test_whole_gradients_are_summed(gradient, reduced):
     """Also where a rank keeps a part of them: so many MB at 1 GB/s over two replicas take as many ms."""
-    e = schedule(text(f"replicas 2 {{ bandwidth 1GB/s }} memory {{ {gradient} }}"))
-    plain = schedule(text(""))
+    e = elaborate_text(text(f"replicas 2 {{ bandwidth 1GB/s }} memory {{ {gradient} }}"))
+    plain = elaborate_text(text(""))
     spans = [makespan(x.program, durations(x.program, x.times, machine_of(x))) for x in (e, plain)]
     assert spans[0] - spans[1] == reduced * 1_000_000
 
@@ -96,7 +97,7 @@ def test_whole_gradients_are_summed(gradient, reduced):
     ],
 )
 def test_by_hand(machine, total):
-    e = schedule(text(machine))
+    e = elaborate_text(text(machine))
     assert makespan(e.program, durations(e.program, e.times, machine_of(e))) == total
     assert verdict(text(machine, f"makespan <= {total}ns")) == ("valid", set())
     assert verdict(text(machine, f"makespan < {total}ns")) == ("invalid", {"IL705"})
@@ -104,10 +105,10 @@ def test_by_hand(machine, total):
 
 def test_speeds_and_overlaps_are_exact_or_refused():
     """18 decimals of a speed, and times that no step has."""
-    e = schedule(text("device { speed 0.999999999999999999 }"))
+    e = elaborate_text(text("device { speed 0.999999999999999999 }"))
     assert durations(e.program, e.times, machine_of(e)).row[0] == 1_000_001
     for clause in ("speed 0.000000000000000001", "overlap 9_000_000s"):
-        e = schedule(text(f"device {{ {clause} }}", body="dualpipev", layers="u[4]"), microbatches=40)
+        e = elaborate_text(text(f"device {{ {clause} }}", body="dualpipev", layers="u[4]"), microbatches=40)
         with pytest.raises(NoTimes):
             durations(e.program, e.times, machine_of(e))
 
@@ -116,7 +117,7 @@ def test_overlaps_of_pairs_of_stages():
     """An overlap takes what is given for its stages, else for all, else the longer half."""
     rows = {}
     for clause in ("", "overlap 5ms", "overlap 5ms overlap 6ms on stages 0, 3"):
-        e = schedule(text(f"device {{ {clause} }}", body="dualpipev", layers="u[4]"))
+        e = elaborate_text(text(f"device {{ {clause} }}", body="dualpipev", layers="u[4]"))
         found = durations(e.program, e.times, machine_of(e))
         halves = [
             i
@@ -140,7 +141,7 @@ def test_beside_compute_or_in_its_order():
     )
     total = {}
     for more in ("", "blocking"):
-        e = schedule(source(more))
+        e = elaborate_text(source(more))
         total[more] = makespan(e.program, durations(e.program, e.times, machine_of(e)))
     assert total[""] < total["blocking"]
 
@@ -156,7 +157,7 @@ def test_beside_compute_or_in_its_order():
 )
 def test_what_is_not_there(machine, said):
     with pytest.raises(InputError) as refused:
-        schedule(text(machine))
+        elaborate_text(text(machine))
     assert refused.value.findings[0].code == "IL204" and said in refused.value.findings[0].message
 
 

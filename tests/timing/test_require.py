@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from interlock.algebra.standard import elaborate_text
 from interlock.check.pipeline import Options, check_file
 from interlock.engine.smt.longest import Excess, Step, too_long
 from interlock.program.facts import Facts
@@ -14,7 +15,6 @@ from interlock.timing.durations import by_kind, durations
 from interlock.timing.figures import figures
 from interlock.timing.longest_path import ends, lags, needs
 from interlock.timing.simulate import simulate
-from interlock.timing.standard import schedule
 from interlock.timing.transpose import exposure
 
 
@@ -165,7 +165,7 @@ def test_the_solver_against_brute_force():
     for _ in range(12):
         P, M = pick.choice(((2, 2), (2, 3), (3, 2)))
         owner = [pick.randrange(P) for _ in range(M)]
-        e = schedule(
+        e = elaborate_text(
             f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ frozen }} layers u[{P}] {{ }} }} cut {{ enc = vit : transpose(owner: {owner}) x = u : 1f1b }} }}"
         )
         base = {k: [pick.randint(1, 4) for _ in e.program.stages] for k in (0, 1)}
@@ -215,7 +215,7 @@ def test_the_solver_against_brute_force():
 
 
 def test_figures_at_a_corner_are_those_of_the_simulator():
-    e = schedule(derived("makespan <= 1s").replace("require", "freeze u[0] require"))
+    e = elaborate_text(derived("makespan <= 1s").replace("require", "freeze u[0] require"))
     timeline = simulate(e.program, durations(e.program, e.times))
     assert check(derived("makespan <= 1s", "freeze u[0]")).figures == figures(timeline).shown()
 

@@ -7,20 +7,20 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cost import oracle
 
+from interlock.algebra.machine import machine_of
+from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS
 from interlock.timing import longest_path as compute
-from interlock.timing.durations import DataParallel, Link, Machine, by_kind, durations, machine_of
+from interlock.timing.durations import DataParallel, Link, Machine, by_kind, durations
 from interlock.timing.figures import figures, memory_over_time
 from interlock.timing.longest_path import Cyclic
 from interlock.timing.simulate import FREE, makespan, simulate
-from interlock.timing.standard import program as standard
-from interlock.timing.standard import schedule
+from timing import oracle
 
 SKELETONS = [
     ("1f1b", 1),
@@ -51,7 +51,7 @@ def random_durations(program, seed: int):
 @pytest.mark.parametrize("name, V", SKELETONS)
 def test_the_ways_agree(name, V):
     for seed, (P, M) in enumerate([(1, 3), (2, 4), (3, 6), (4, 9)]):
-        program = standard(name, P, M, V)
+        program = derive_standard(name, P, M, V)
         d = random_durations(program, seed)
         facts = Facts(program)
         found = compute.needs(facts)
@@ -70,7 +70,7 @@ def test_the_ways_agree(name, V):
 @pytest.mark.parametrize("name, V", SKELETONS)
 def test_a_stronger_model_is_not_faster(name, V):
     for seed, (P, M) in enumerate([(2, 4), (3, 6), (4, 8)]):
-        program = standard(name, P, M, V)
+        program = derive_standard(name, P, M, V)
         d = random_durations(program, seed + 10)
         written = insert(program)
         found = [simulate(program, d).makespan] + [
@@ -86,7 +86,7 @@ def run_lengths(timeline, row: int) -> int:
 @pytest.mark.parametrize("name, V", SKELETONS)
 @pytest.mark.parametrize("model", [FREE, *MODELS])
 def test_the_identity_with_idle_time_measured_apart_and_the_critical_path(name, V, model):
-    program = standard(name, 3, 6, V)
+    program = derive_standard(name, 3, 6, V)
     d = random_durations(program, 3)
     written = insert(program)
     timeline = simulate(written, d.on(written), model) if model != FREE else simulate(program, d)
@@ -109,7 +109,7 @@ def test_the_identity_with_idle_time_measured_apart_and_the_critical_path(name, 
 
 def test_idle_time_by_hand():
     """1F1B at P = 2, M = 2, F = 1, B = 2, a transfer 1: rank 0 F F . . . B . B; rank 1 . . F B F B."""
-    program = standard("1f1b", 2, 2)
+    program = derive_standard("1f1b", 2, 2)
     found = figures(simulate(program, by_kind(program, TIMES | {Kind.F: 1, Kind.B: 2}, 1)))
     # rank 1: F0 2..3, B0 3..5, F1 5..6, B1 6..8; rank 0: F0 0..1, F1 1..2, B0 6..8, B1 9..11
     assert found.makespan == 11
@@ -122,7 +122,9 @@ def test_idle_time_by_hand():
 
 def test_periods():
     found = lambda name, P, M, V, times, comm=0: (
-        figures(simulate(standard(name, P, M, V), by_kind(standard(name, P, M, V), times, comm))).period
+        figures(
+            simulate(derive_standard(name, P, M, V), by_kind(derive_standard(name, P, M, V), times, comm))
+        ).period
     )
     assert found("1f1b", 4, 32, 1, TIMES) == 31
     assert found("zb_h1", 4, 32, 1, TIMES) == 31
@@ -136,7 +138,7 @@ def test_periods():
 
 
 def test_memory_over_time_has_the_peak_of_program_order():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 3 microbatches 7 model { layers u[6] { forward 3us backward 5us activation 7MB until_weight 2MB output 1MB weights 3MB workspace 100KB } }"
         " memory { capacity 1GB } link { latency 1us } cut { x = u : 1f1b } }"
     )
@@ -147,7 +149,7 @@ def test_memory_over_time_has_the_peak_of_program_order():
 
 
 def test_reductions_beside_compute_and_in_its_way():
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } cut { x = u : interleaved(chunks: 2) } }"
     )
     length = lambda **data: makespan(
@@ -160,7 +162,7 @@ def test_reductions_beside_compute_and_in_its_way():
 
 
 def test_orders_that_wait_in_a_circle_have_no_times():
-    crossed = schedule(
+    crossed = elaborate_text(
         "schedule s { ranks 2 microbatches 2 place { rank 0: 0, 3 rank 1: 1, 2 } order transfers inserted {"
         " rank 0: 3F0 0F0 0F1 3F1 rank 1: 1F0 2F0 1F1 2F1 } }"
     )

@@ -8,10 +8,11 @@ import random
 import numpy as np
 import pytest
 
+from interlock.algebra.machine import machine_of
 from interlock.algebra.owner import greedy
+from interlock.algebra.standard import elaborate_text
 from interlock.program.ir import Kind
-from interlock.timing.durations import by_kind, durations, machine_of
-from interlock.timing.standard import schedule
+from interlock.timing.durations import by_kind, durations
 from interlock.timing.transpose import (
     SEARCH_LIMIT,
     Deadlines,
@@ -33,7 +34,7 @@ def instance(pick: random.Random, frozen: bool = True, uniform: bool = False):
     V = 2 if "chunks: 2" in body or body == "zb_v" else 1
     owner = [pick.randrange(P) for _ in range(M)]
     images = [pick.randint(0, 3) for _ in range(M)]
-    e = schedule(
+    e = elaborate_text(
         f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ modality v {'frozen' * frozen} }} layers u[{P * V}] {{ }} }} images [{', '.join(map(str, images))}]"
         f" cut {{ enc = vit : transpose(owner: [{', '.join(map(str, owner))}]) x = u : {body} }} }}"
     )
@@ -98,7 +99,7 @@ def test_trained_encoders_add_an_exposure_in_the_cooldown(request):
 def test_the_two_exposures_add_for_uniform_stages():
     pick = random.Random(3)
     for P, M in ((2, 4), (3, 6), (4, 8), (4, 12)):
-        e = schedule(
+        e = elaborate_text(
             f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ }} layers u[{P}] {{ }} }} cut {{ enc = vit : transpose x = u : 1f1b }} }}"
         )
         f, b = pick.randint(1, 5), pick.randint(1, 9)
@@ -109,7 +110,7 @@ def test_the_two_exposures_add_for_uniform_stages():
 
 def test_the_papers_estimate_misses_the_first_encode():
     """P = 4, uniform: every E_r is below its slot but that of rank 0, which has none and needs the first encode at once."""
-    e = schedule(
+    e = elaborate_text(
         "schedule s { ranks 4 microbatches 4 model { layer vit { frozen } layers u[4] { } } cut { enc = vit : transpose(owner: [1, 2, 3, 3]) x = u : 1f1b } }"
     )
     d = by_kind(e.program, {Kind.F: [1, 1, 1, 1, 1], Kind.B: 2})
@@ -180,7 +181,7 @@ def test_the_search_is_bounded():
 
 @pytest.mark.parametrize("gather", ["prefix", "late", "late, post: early"])
 def test_written_gathers_under_a_model(gather):
-    e = schedule(
+    e = elaborate_text(
         f"schedule s {{ ranks 4 microbatches 8 model {{ layer vit {{ forward 2us frozen output 1MB }} layers u[4] {{ forward 3us backward 6us output 1MB }} }}"
         f" cut {{ enc = vit : transpose(gather: {gather}) x = u : 1f1b }} link {{ latency 1us }} }}"
     )
@@ -195,15 +196,17 @@ def test_owner_balanced_is_the_map_with_the_least_exposure():
                layers u[3] {{ forward 5us  backward_input 5us  backward_weight 4us  output 10KB }} }}
       images [3, 0, 1, 4]  link {{ latency 1us  bandwidth 10GB/s }}
       cut {{ enc = vit : transpose(owner: {owner})  x = u : 1f1b }} }}"""
-    e = schedule(text.format(owner="balanced", frozen="frozen"))
-    assert schedule(text.format(owner="balanced", frozen="")).owners == e.owners  # one map for every freezing
+    e = elaborate_text(text.format(owner="balanced", frozen="frozen"))
+    assert (
+        elaborate_text(text.format(owner="balanced", frozen="")).owners == e.owners
+    )  # one map for every freezing
 
     def exposed(owner) -> int:
-        found = schedule(text.format(owner=list(owner), frozen="frozen"))
+        found = elaborate_text(text.format(owner=list(owner), frozen="frozen"))
         return exposure(found.program, durations(found.program, found.times, machine_of(found))).exposed
 
     assert exposed(e.owners["enc"]) == min(exposed(o) for o in itertools.product(range(3), repeat=4))
-    without_times = schedule(
+    without_times = elaborate_text(
         "schedule s { ranks 2 microbatches 4 model { layer vit { modality v } layers u[2] { } } cut { enc = vit : transpose(owner: balanced) x = u : 1f1b } }"
     )
     assert len(without_times.owners["enc"]) == 4
@@ -224,7 +227,7 @@ def test_encodes_in_bubbles_by_deadline():
             f" cut {{ enc = vit : transpose(owner: {owner}, place: {place}) x = u : {body} }} }}"
         )
         pick_e = pick.randint(1, 12)
-        prefix, spread = schedule(text("prefix")), schedule(text("deadline"))
+        prefix, spread = elaborate_text(text("prefix")), elaborate_text(text("deadline"))
         exposed = [exposure(e.program, durations(e.program, e.times)).exposed for e in (prefix, spread)]
         trained = [exposure(e.trained, durations(e.trained, e.times)).makespan for e in (prefix, spread)]
         assert trained[1] <= trained[0]
@@ -251,6 +254,6 @@ def test_deadlines_ask_for_a_leading_region(cut):
     from interlock.text.finding import InputError
 
     with pytest.raises(InputError):
-        schedule(
+        elaborate_text(
             f"schedule s {{ ranks 1 microbatches 2 model {{ layer vit {{ }} layers u[3] {{ }} }} cut {{ {cut} }} }}"
         )

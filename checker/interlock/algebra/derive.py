@@ -9,7 +9,8 @@ import numpy as np
 from interlock.algebra.assemble import assemble
 from interlock.algebra.cut import Region
 from interlock.algebra.listing import list_schedule
-from interlock.algebra.model import Chain, Times
+from interlock.algebra.machine import machine_of
+from interlock.algebra.model import Chain
 from interlock.algebra.owner import gave_up, owner_map
 from interlock.algebra.partition import partition
 from interlock.algebra.setting import Setting
@@ -20,6 +21,11 @@ from interlock.program.footprint import Footprint, footprint
 from interlock.program.ir import Communicator, Kind, Program, Size, Stage
 from interlock.text.finding import Finding, Mark, Severity, error
 from interlock.text.phrases import join_words
+from interlock.timing import transpose
+from interlock.timing.durations import NoTimes, durations
+from interlock.timing.layer_times import LayerTimes
+from interlock.timing.longest_path import Cyclic
+from interlock.timing.simulate import makespan
 
 _EMPTY = np.empty((len(FIELDS), 0), dtype=np.int64)
 
@@ -166,10 +172,6 @@ def _spread(
     numbered: dict[str, int],
 ):
     """The program and columns with the encodes in bubbles; as a prefix where no placement tried ends earlier."""
-    from interlock.timing import transpose
-    from interlock.timing.longest_path import Cyclic
-    from interlock.timing.simulate import makespan
-
     program = replace(program, order=assemble(columns))
     times = _times(program, chain, setting)
     try:
@@ -213,20 +215,15 @@ def _moved(part: np.ndarray, before: dict[int, int], start: int, encodes_then: i
 
 def _times(program: Program, chain: Chain, setting: Setting):
     """The durations of the fully trained program; one unit a layer, per image if it has a modality, where a time that is asked for is missing."""
-    from interlock.timing.durations import NoTimes, durations, machine_of
-
     try:
         return durations(program, chain.times, machine_of(setting))
     except NoTimes:
         unit = [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers]
-        return durations(program, [Times(u, None, u, u) for u in unit], machine_of(setting))
+        return durations(program, [LayerTimes(u, None, u, u) for u in unit], machine_of(setting))
 
 
 def _exposed_least(program: Program, region: Region, chain: Chain, setting: Setting) -> tuple[int, ...]:
     """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the search gives up."""
-    from interlock.timing import transpose
-    from interlock.timing.longest_path import Cyclic
-
     times = _times(program, chain, setting)
     try:
         found = transpose.least_exposed(
@@ -241,7 +238,7 @@ def _exposed_least(program: Program, region: Region, chain: Chain, setting: Sett
 
 def _weights(chain: Chain, setting: Setting) -> list[int] | None:
     """The time of each layer over all microbatches, forward and backward; None if no layer has times. Raises IL210 if only some have."""
-    work = [t.all_of_it() for t in chain.times]
+    work = [t.total() for t in chain.times]
     if all(w is None for w in work):
         return None
     again = [t.forward if layer.recompute else Size() for t, layer in zip(chain.times, chain.layers)]

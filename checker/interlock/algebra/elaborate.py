@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from interlock.algebra.cut import Region, Seam, regions_of, seams
 from interlock.algebra.derive import derive
 from interlock.algebra.gather import late_gathers, write
+from interlock.algebra.indices import indices
 from interlock.algebra.library import Library
 from interlock.algebra.machine import Hardware, memory
-from interlock.algebra.model import Chain, Times, build
-from interlock.algebra.names import indices
+from interlock.algebra.model import Chain, build
 from interlock.algebra.orders import Lister, fill, placed, sizes, stages_of
 from interlock.algebra.profiled import chain_of
 from interlock.algebra.setting import communicators, frozen_layers, numbers, setting, ties
@@ -22,6 +22,7 @@ from interlock.program.transfers import restrict
 from interlock.text.finding import Finding, error
 from interlock.text.phrases import list_names, suggest
 from interlock.text.source import Sources, Span
+from interlock.timing.layer_times import LayerTimes
 
 SIZED = ("activation", "until_weight", "output", "weights", "workspace")  # what `assume` may say of bytes
 SEAM = "seam"  # the communicator of this name, if declared, carries Gather and Scatter
@@ -66,7 +67,7 @@ class Elaborated:
     freezing: tuple[int, ...] = ()
     assumes: tuple[Assumption, ...] = ()
     hardware: Hardware = Hardware()
-    times: tuple[Times, ...] = ()
+    times: tuple[LayerTimes, ...] = ()
     regions: tuple[Region, ...] = ()
     partitions: dict[str, list[int]] = field(default_factory=dict)
     owners: dict[str, tuple[int, ...]] = field(default_factory=dict)

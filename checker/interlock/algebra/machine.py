@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any, Protocol
 
-from interlock.algebra.names import indices
+from interlock.algebra.indices import indices
 from interlock.language import ast
 from interlock.program.ir import Memory, Size
 from interlock.text.finding import error
+from interlock.timing.durations import DataParallel, Link, Machine
 
 BYTES_OF_A_PARAMETER = 2
 
@@ -94,3 +96,47 @@ def logits_of(share: ast.Share, vocabulary: int, tokens: Size) -> Size:
     """tokens * vocabulary * bytes / shards, rounded up: what the loss keeps of a microbatch until its gradient is known."""
     part = lambda n: -(-n * vocabulary * share.amount.value // (share.shards.value if share.shards else 1))
     return Size(part(tokens.fixed), part(tokens.per_image))
+
+
+class Described(Protocol):
+    """An elaborated schedule, or its setting."""
+
+    @property
+    def hardware(self) -> Hardware: ...
+
+
+def machine_of(schedule: Described, **options: Any) -> Machine:
+    """The machine that a schedule describes, as durations depend on it. `options`: further fields of Machine, which replace its own."""
+    described = schedule.hardware
+    links, pairs = _links(described.links)
+    fields: dict[str, Any] = {
+        "links": links,
+        "pairs": pairs,
+        "speeds": described.speeds,
+        "gradient": described.gradient,
+    }
+    if (device := described.device) is not None:
+        overlaps = {o.stages and tuple(s.first for s in o.stages): o.time.value for o in device.overlaps}
+        fields |= {"overhead": device.overhead.value if device.overhead else 0, "overlap": overlaps or None}
+    if (replicas := described.replicas) is not None:
+        fields["data"] = DataParallel(replicas.count.value, _link(replicas, Link()), not replicas.blocking)
+    return Machine(**(fields | options))
+
+
+def _links(lines: Sequence[ast.Link]) -> tuple[Link, dict[tuple[int, int], Link]]:
+    """The link of every pair of ranks, and those of single pairs: what a pair's line leaves out is that of every pair."""
+    common = Link()
+    for line in lines:
+        if line.ranks is None:
+            common = _link(line, common)
+    pairs = {
+        (min(line.ranks), max(line.ranks)): _link(line, common) for line in lines if line.ranks is not None
+    }
+    return common, pairs
+
+
+def _link(line: ast.Link | ast.Replicas, default: Link) -> Link:
+    return Link(
+        line.latency.value if line.latency else default.latency,
+        line.bandwidth.value if line.bandwidth else default.bandwidth,
+    )

@@ -12,33 +12,10 @@ from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.phrases import join_words, list_names, suggest
 from interlock.text.quantities import LARGEST
 from interlock.text.source import Span
+from interlock.timing.layer_times import LayerTimes
 
 LAYER_LIMIT = 100_000
 _SIZES = ("activation", "until_weight", "output", "workspace")
-
-
-@dataclass(frozen=True)
-class Times:
-    """Nanoseconds of a layer, `fixed + per_image * images[m]`; None: not given. `backward` is both halves as one."""
-
-    forward: Size | None = None
-    backward: Size | None = None
-    backward_input: Size | None = None
-    backward_weight: Size | None = None
-    flops: Size | None = None
-    hbm_bytes: Size | None = None
-
-    def all_of_it(self) -> Size | None:
-        """F, I and W together, or F and B; None if a part is missing."""
-        back = (
-            [self.backward_input, self.backward_weight]
-            if self.backward_input and self.backward_weight
-            else [self.backward]
-        )
-        parts = [self.forward, *back]
-        if any(p is None for p in parts):
-            return None
-        return Size(sum(p.fixed for p in parts), sum(p.per_image for p in parts))
 
 
 @dataclass(frozen=True)
@@ -47,7 +24,7 @@ class Chain:
     `glued` the borders l (between l-1 and l) that no partition may cut, with the place of their `attach`. `logits[l]` is a part of the activation of l."""
 
     layers: tuple[Layer, ...]
-    times: tuple[Times, ...]
+    times: tuple[LayerTimes, ...]
     spans: tuple[Span, ...]
     groups: dict[str, Sequence[int]]
     glued: dict[int, Span] = field(default_factory=dict)
@@ -89,7 +66,7 @@ def build(model: ast.Model, device: ast.Device | None = None, memory: ast.Memory
     """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers), IL201 (`attach` of layers that are no neighbours)."""
     kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.count == 0}
     layers: list[Layer] = []
-    times: list[Times] = []
+    times: list[LayerTimes] = []
     spans: list[Span] = []
     logits: list[Size] = []
     groups: dict[str, Sequence[int]] = {}
@@ -233,9 +210,9 @@ def _layer(
     return Layer(name, "frozen" not in found, modality, weights, **size, recompute="recompute" in found)
 
 
-def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> Times:
-    found = {p.name: _size(p.value) for p in properties if p.name in Times.__dataclass_fields__}
-    times = Times(**found)
+def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> LayerTimes:
+    found = {p.name: _size(p.value) for p in properties if p.name in LayerTimes.__dataclass_fields__}
+    times = LayerTimes(**found)
     if times.forward is None and device is not None and (times.flops or times.hbm_bytes):
         once = _roofline(times, device)
         halves = (
@@ -250,7 +227,7 @@ def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> T
     return times
 
 
-def _roofline(times: Times, device: ast.Device) -> Size | None:
+def _roofline(times: LayerTimes, device: ast.Device) -> Size | None:
     """max(flops / peak_flops, hbm_bytes / hbm_bandwidth), rounded up to a nanosecond; each half of the backward likewise."""
 
     def part(pick) -> int:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from interlock.algebra.indices import indices
 from interlock.algebra.model import LAYER_LIMIT, Chain
-from interlock.algebra.names import indices
 from interlock.algebra.partition import even
 from interlock.algebra.setting import MICROBATCH_LIMIT, RANK_LIMIT, comm_number
 from interlock.language import ast

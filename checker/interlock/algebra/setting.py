@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from interlock.algebra.indices import indices
 from interlock.algebra.machine import Hardware, hardware
 from interlock.algebra.model import Chain
-from interlock.algebra.names import indices
 from interlock.language import ast
 from interlock.program.ir import Communicator, Size, Stage, Tie
 from interlock.text.finding import Finding, InputError, Mark, error

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from interlock.algebra.elaborate import SIZED, Elaborated
+from interlock.algebra.machine import machine_of
 from interlock.algebra.requirements import Bound
 from interlock.check.intervals import by_solver
 from interlock.check.runs import Runs, finding, named, value_of, where
@@ -14,7 +15,7 @@ from interlock.check.verdict import Answer, Verdict
 from interlock.program.ir import Program
 from interlock.program.transfers import restrict
 from interlock.text.finding import Finding, Severity
-from interlock.timing.durations import NoTimes, machine_of
+from interlock.timing.durations import NoTimes
 from interlock.timing.figures import duration, figures
 from interlock.timing.freezings import MOST, MOST_ROWS, freezings, names
 from interlock.timing.longest_path import Cyclic

@@ -8,13 +8,14 @@ from fractions import Fraction
 from functools import cached_property
 
 from interlock.algebra.elaborate import Assumption, Elaborated
-from interlock.algebra.model import Times
+from interlock.algebra.machine import machine_of
 from interlock.algebra.requirements import Bound
 from interlock.program.ir import Program, Size
 from interlock.rules.memory import show_bytes
 from interlock.text.finding import Finding
-from interlock.timing.durations import Durations, durations, machine_of
+from interlock.timing.durations import Durations, durations
 from interlock.timing.figures import duration, figures, percent
+from interlock.timing.layer_times import LayerTimes
 from interlock.timing.simulate import compute_rows, reduces, simulate
 from interlock.timing.transpose import exposure
 
@@ -47,7 +48,7 @@ class Runs:
         self.high, self.low = (1,) * len(assumes), (0,) * len(assumes)
         self.machine = machine_of(schedule)
 
-    def layer_times(self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()) -> list[Times]:
+    def layer_times(self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()) -> list[LayerTimes]:
         """The times of each layer at a corner. `layers`: pairs (assumption, layer) that are high instead."""
         out = list(self.schedule.times)
         for i, (assumption, side) in enumerate(zip(self.assumes, corner)):

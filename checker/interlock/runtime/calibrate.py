@@ -8,7 +8,6 @@ from statistics import median
 
 import numpy as np
 
-from interlock.algebra.model import Times
 from interlock.check.pipeline import Options
 from interlock.lower import backends
 from interlock.lower.lowering import lower
@@ -18,6 +17,7 @@ from interlock.program.ir import Kind, Program
 from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import Durations, Link, Machine, durations
+from interlock.timing.layer_times import LayerTimes
 from interlock.timing.simulate import simulate
 
 SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24)  # bytes of payloads
@@ -42,7 +42,9 @@ class Calibration:
             base, links=link, pairs={}, overhead=base.overhead + round(self.overhead / settings.scale)
         )
 
-    def durations(self, found: Durations, times: Sequence[Times], settings: EmulationSettings) -> Durations:
+    def durations(
+        self, found: Durations, times: Sequence[LayerTimes], settings: EmulationSettings
+    ) -> Durations:
         """Of a plan's rows in such a run: a transfer takes what its link takes, or this machine's if that is more."""
         here = durations(found.program, times, self.machine(settings, found.machine))
         kind = found.program.order.kind
@@ -91,7 +93,7 @@ def _beyond(pool: Pool, ranks: int, microbatches: int, size: int, machine: Machi
     )
 
 
-def lowered(text: str) -> tuple[Program, tuple[Times, ...]]:
+def lowered(text: str) -> tuple[Program, tuple[LayerTimes, ...]]:
     """The plan of a text's only schedule for `torch`, and the times of its layers. Raises ValueError if it has errors."""
     result, sources = sources_of("s.sched", text.encode(), Options())
     if result.errors:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from interlock.algebra.machine import machine_of
 from interlock.cli.lower import prepare
 from interlock.interchange.plan import program_head
 from interlock.interchange.plan_actions import list_actions
@@ -17,7 +18,7 @@ from interlock.program.facts import Facts
 from interlock.program.ir import TRANSFER, Kind, Program
 from interlock.runtime.pool import Pool
 from interlock.text.files import write_whole
-from interlock.timing.durations import Durations, NoTimes, durations, machine_of
+from interlock.timing.durations import Durations, NoTimes, durations
 from interlock.timing.figures import duration, figures, percent
 from interlock.timing.simulate import simulate
 from interlock.timing.timeline import Timeline

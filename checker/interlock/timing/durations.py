@@ -10,10 +10,10 @@ from functools import cached_property
 
 import numpy as np
 
-from interlock.algebra.model import Times
 from interlock.program.facts import IS_COMPUTE, Facts
 from interlock.program.ir import Kind, Layer, Program, Size
 from interlock.rules.communication import Transfers
+from interlock.timing.layer_times import LayerTimes
 
 LONGEST = 1 << 60  # of a whole step: sums stay exact in 64 bits
 
@@ -123,7 +123,7 @@ class Durations:
         return self.again(written)
 
 
-def durations(program: Program, times: Sequence[Times], machine: Machine = Machine()) -> Durations:
+def durations(program: Program, times: Sequence[LayerTimes], machine: Machine = Machine()) -> Durations:
     """Durations of every row from the times of each layer. Raises NoTimes where an operation that is listed has none."""
     if len(times) != len(program.layers) or not any(t.forward for t in times):
         raise NoTimes(
@@ -186,7 +186,7 @@ def _kinds(program: Program, facts: Facts) -> tuple[list[tuple[int, int]], np.nd
 def layer_costs(
     layers: Sequence[Layer],
     present: np.ndarray,
-    times: Sequence[Times],
+    times: Sequence[LayerTimes],
     images: int,
     forward_is_backward: bool = False,
 ):
@@ -219,7 +219,7 @@ def layer_costs(
     return out, lacks
 
 
-def _tables(program: Program, facts: Facts, times: Sequence[Times], kinds, machine: Machine):
+def _tables(program: Program, facts: Facts, times: Sequence[LayerTimes], kinds, machine: Machine):
     """[4, kinds, stages] ns of F, B, I, W, and the layer whose time is missing there, -1: none."""
     S = len(program.stages)
     first = np.array([s.first for s in program.stages], dtype=np.int64)
@@ -414,34 +414,3 @@ def _lack(program: Program, layer: int, kind: Kind) -> str:
     return (
         f"layer `{name}` has no `backward_weight` time, and an operation computes its weight gradient alone"
     )
-
-
-def machine_of(schedule, **options) -> Machine:
-    """The machine that an elaborated schedule, or its setting, describes. `options`: further fields of Machine, which go before its own."""
-    hardware, device = schedule.hardware, schedule.hardware.device
-
-    def link(node, base: Link = Link()) -> Link:
-        return Link(
-            node.latency.value if node.latency else base.latency,
-            node.bandwidth.value if node.bandwidth else base.bandwidth,
-        )
-
-    base = Link()
-    for node in hardware.links:
-        if node.ranks is None:
-            base = link(node, base)
-    pairs = {
-        (min(node.ranks), max(node.ranks)): link(node, base)
-        for node in hardware.links
-        if node.ranks is not None
-    }
-    found = {"speeds": hardware.speeds, "gradient": hardware.gradient}
-    if device is not None:
-        times = {o.stages and tuple(s.first for s in o.stages): o.time.value for o in device.overlaps}
-        found["overhead"] = device.overhead.value if device.overhead else 0
-        found["overlap"] = times or None
-    if hardware.replicas is not None:
-        found["data"] = DataParallel(
-            hardware.replicas.count.value, link(hardware.replicas), not hardware.replicas.blocking
-        )
-    return Machine(base, pairs, **{**found, **options})

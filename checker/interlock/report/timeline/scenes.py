@@ -218,7 +218,8 @@ def _answer(checked: Checked, model: str | None, counterexample: bool) -> Answer
 
 def _times(subject: Subject, program: Program):
     """Durations of a program's rows, or None and why."""
-    from interlock.timing.durations import NoTimes, durations, machine_of
+    from interlock.algebra.machine import machine_of
+    from interlock.timing.durations import NoTimes, durations
 
     if subject.schedule is None:
         return None, UNITS_SAID

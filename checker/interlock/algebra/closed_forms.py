@@ -15,12 +15,12 @@ from functools import cache
 import numpy as np
 import sympy
 
+from interlock.algebra.standard import derive_standard
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.rules.memory import in_flight
 from interlock.timing import longest_path as compute
 from interlock.timing.durations import Machine, by_kind
-from interlock.timing.standard import program
 
 P, M, V, r = sympy.symbols("P M V r", integer=True, positive=True)
 F, B, I, W = sympy.symbols("F B I W", positive=True)
@@ -108,7 +108,7 @@ class Form:
 @cache
 def measure(skeleton: str, p: int, m: int, v: int, f: int, i: int, w: int) -> tuple[int, int]:
     """(makespan, idle time within the longest span of a rank) of a run. An overlap takes F + B."""
-    source = program(skeleton, p, m, v)
+    source = derive_standard(skeleton, p, m, v)
     d = by_kind(source, {Kind.F: f, Kind.B: i + w, Kind.I: i, Kind.W: w}, machine=Machine(overlap=f + i + w))
     facts, found = _facts(skeleton, p, m, v)
     end = compute.ends(found, d.row)
@@ -124,7 +124,7 @@ def measure(skeleton: str, p: int, m: int, v: int, f: int, i: int, w: int) -> tu
 
 @cache
 def _facts(skeleton: str, p: int, m: int, v: int):
-    facts = Facts(program(skeleton, p, m, v))
+    facts = Facts(derive_standard(skeleton, p, m, v))
     return facts, compute.needs(facts)
 
 

@@ -4,16 +4,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test proofs clean
+.PHONY: demo test proofs lint clean
 
 demo: $(VENV)/installed
 	PATH="$(abspath $(BIN)):$$PATH" sh examples/demo.sh
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
 proofs: $(VENV)/installed-prove
 	$(BIN)/python proofs/smt/decide.py
+
+lint: $(VENV)/installed-lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	! grep -q '^\[tool\.importlinter\]' pyproject.toml || $(BIN)/lint-imports
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +34,10 @@ $(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/installed-prove: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[prove]'
+	touch $@ $(VENV)/installed
+
+$(VENV)/installed-lint: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[lint]'
 	touch $@ $(VENV)/installed
 
 clean:

@@ -9,11 +9,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+import torch
 
 from interlock.program.footprint import footprint
 from interlock.program.ir import Layer, OrderBuilder, Program, Stage
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 # microbatch 0 has every modality, 1 lacks vision (text only), 2 lacks audio, 3 both
 WITHOUT = ((), ("vision",), ("audio",), ("vision", "audio"))

@@ -239,12 +239,8 @@ def rendered(result) -> str:
 
 
 @each_file
-def test_golden(results, id, request):
-    path = HERE / "cases" / "golden" / f"{id}.txt"
-    if request.config.getoption("--update-golden"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(rendered(results[id]), encoding="utf-8")
-    assert rendered(results[id]) == path.read_text(encoding="utf-8")
+def test_golden(results, id, golden):
+    golden(HERE / "cases" / "golden" / f"{id}.txt", rendered(results[id]))
 
 
 # ---- which backward work exists -------------------------------------------------------------------

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from command import ROOT, interlock, start_interlock
+from interlock import cli
 from interlock.check.pipeline import check_file
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
-from interlock import cli
 from interlock.kernel import verify
 from interlock.program.transfers import insert
 from interlock.rules.waits import MODELS
 
-from .command import ROOT, interlock
 from .test_bad_input import GOOD, derived, written
 
 CASES = ROOT / "tests" / "data" / "torch" / "cases"
@@ -61,7 +61,7 @@ def test_each_exit_code(tmp_path):
         ("open.sched", derived(more="  require { deadlock_free }\n")),
     ):
         (tmp_path / name).write_text(text)
-    codes = {name: interlock("check", name, cwd=tmp_path).code for name in sorted(os.listdir(tmp_path))}
+    codes = {name: start_interlock("check", name, cwd=tmp_path).code for name in sorted(os.listdir(tmp_path))}
     assert codes == {"open.sched": 3, "right.csv": 0, "torn.csv": 2, "wrong.csv": 1}
     assert interlock("check", "open.sched", "wrong.csv", cwd=tmp_path).code == 1
     assert interlock("check", "torn.csv", "open.sched", "wrong.csv", cwd=tmp_path).code == 2
@@ -676,7 +676,7 @@ def test_an_imported_schedule_can_have_any_name(run, name):
 
 @pytest.mark.parametrize("args", [["--help"], ["check", "--help"], ["--version"]])
 def test_help_loads_nothing_large(args):
-    done = interlock(*args, python=("-X", "importtime"))
+    done = start_interlock(*args, python=("-X", "importtime"))
     loaded = {
         line.rsplit("|", 1)[1].strip() for line in done.err.splitlines() if line.startswith("import time:")
     }
@@ -684,7 +684,6 @@ def test_help_loads_nothing_large(args):
         m for m in loaded if m.split(".")[0] in ("numpy", "z3", "lark", "rich", "torch", "networkx", "sympy")
     }
     assert done.code == 0 and done.out and "argparse" in loaded and not large, sorted(large)
-    print(args, f"{min(interlock(*args).seconds for _ in range(5)):.3f} s")
 
 
 def test_a_check_loads_only_what_it_needs(tmp_path):
@@ -692,7 +691,7 @@ def test_a_check_loads_only_what_it_needs(tmp_path):
     (tmp_path / "a.csv").write_text(GOOD)
     (tmp_path / "a.sched").write_text(derived())
     for name, absent in (("a.csv", ("z3", "lark", "torch", "sympy")), ("a.sched", ("z3", "torch"))):
-        done = interlock("check", name, cwd=tmp_path, python=("-X", "importtime"))
+        done = start_interlock("check", name, cwd=tmp_path, python=("-X", "importtime"))
         loaded = {
             line.rsplit("|", 1)[1].strip().split(".")[0]
             for line in done.err.splitlines()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .command import ROOT
+from command import ROOT
 
 
 def run(python_path: Path, *args, cwd: Path) -> subprocess.CompletedProcess:

@@ -246,6 +246,7 @@ def test_what_pytorch_accepts_by_the_record():
     assert silent == [ZBV, "m04", "m08", "m10", "m15", "m19", "n01"]
 
 
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("name", CASES)
 def test_what_pytorch_does(name):
     accepted, why = loads(name)

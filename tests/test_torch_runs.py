@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from .command import interlock
+from command import interlock
+
 from .runtime.support import environment
 from .test_torch_cases import CASES, FOLDER, ZBV
+
+pytestmark = pytest.mark.torch
 
 END = {
     "same as reference": "same",

@@ -6,7 +6,6 @@ tests/algebra/golden/NAME.txt has a paragraph for each P and M, a line for each 
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from interlock.rules.waits import MODELS
 
 from . import judging
 
-GOLDEN = Path(__file__).parent / "golden"
 COMPOSITIONS = (
     "1f1b",
     "1f1b,1f1b",
@@ -58,17 +56,12 @@ def derived():
 
 
 @each
-def test_golden(derived, skeletons, request):
-    path = GOLDEN / f"{skeletons.replace(',', '-')}.txt"
+def test_golden(derived, skeletons, golden):
     blocks = []
     for (P, M), schedule in derived(skeletons).items():
         lines = [f"rank {r}: {' '.join(ops)}" for r, ops in enumerate(judging.rows(schedule.program))]
         blocks.append("\n".join([f"P={P} M={M}", *lines]))
-    found = "\n\n".join(blocks) + "\n"
-    if request.config.getoption("--update-golden"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(found, encoding="utf-8")
-    assert found == path.read_text(encoding="utf-8")
+    golden(f"{skeletons.replace(',', '-')}.txt", "\n\n".join(blocks) + "\n")
 
 
 @each

@@ -99,8 +99,7 @@ def made_by_torch(name: str, P: int, M: int, V: int) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_the_classes_of_pytorch_on_a_grid(single, cells, name, pytestconfig):
-    torch = pytest.importorskip("torch")
+def test_the_classes_of_pytorch_on_a_grid(torch, single, cells, name, pytestconfig):
     if not torch.__version__.startswith("2.13."):
         pytest.skip("the private method is that of torch 2.13")
     text, chunks, takes = LIVE[name]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from command import interlock
 from interlock.interchange.deepspeed import read
 from interlock.language.unparse import to_sched
 from interlock.program.ir import Kind
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
-from ..command import interlock
 from .reading import VALID, refused, verdicts
 
 CLASHES = next(

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from command import interlock
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.interchange.hyperparallel import read
@@ -16,7 +17,6 @@ from interlock.rules.waits import MODELS
 from interlock.text.source import Sources
 
 from .. import hyperparallel as golden
-from ..command import interlock
 from .reading import VALID, refused, verdicts
 
 

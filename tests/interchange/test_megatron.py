@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from command import interlock
 from interlock.check.pipeline import check_file
 from interlock.interchange import importing
 from interlock.interchange.megatron import LayoutSizes, read_layout, to_sched
@@ -14,7 +15,6 @@ from interlock.language.format import format
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
-from ..command import interlock
 from .reading import refused, verdicts
 
 TABLES = {

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
+from command import interlock
 from interlock.interchange.octopipe import read
 from interlock.language.unparse import to_sched
 from interlock.text.source import Sources
 
-from ..command import interlock
 from .reading import VALID, refused, verdicts
 
 

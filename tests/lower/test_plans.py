@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from command import ROOT, interlock
 from interlock.check import certificates as certificate_files
 from interlock.check.verdict import Answer, Checked, Verdict
 from interlock.interchange import plan as plans
@@ -14,7 +15,6 @@ from interlock.kernel import verify
 from interlock.lower import backends
 from interlock.lower.lowering import LoweringRefused, Source, lower
 
-from ..command import ROOT, interlock
 from ..runtime.support import lowered, schedule
 
 VLM = (ROOT / "examples" / "vlm.sched").read_text()

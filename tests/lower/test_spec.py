@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from command import interlock
 from interlock.language.format import format
-
-from ..command import interlock
 
 PAGE = (Path(__file__).parents[2] / "spec" / "lowering.md").read_text()
 SECTIONS = dict(re.findall(r"^## (IL\d+) · R-[A-Z]+-\d · [^\n]+\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))

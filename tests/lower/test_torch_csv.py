@@ -66,6 +66,7 @@ def run(jobs: list[dict], ranks: int, folder: Path, seconds: float) -> None:
             assert far <= 1e-9, (asked["name"], r, far)
 
 
+@pytest.mark.usefixtures("torch")
 def test_two_ranks_train_with_both_forms(tmp_path):
     cases = [
         ("1f1b", 4, "compute-only", ()),
@@ -87,11 +88,11 @@ def test_two_ranks_train_with_both_forms(tmp_path):
     )
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("skeleton", CHUNKS)
-def test_the_full_product(tmp_path, request, ranks, skeleton):
-    if not request.config.getoption("--thorough"):
-        pytest.skip("only with --thorough")
+def test_the_full_product(tmp_path, ranks, skeleton):
     stages = ranks * CHUNKS[skeleton]
     jobs = []
     for m, form, frozen in itertools.product(

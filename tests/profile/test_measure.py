@@ -11,15 +11,15 @@ import textwrap
 import types
 
 import pytest
+import torch
+from torch import nn
 
-from command import ROOT, interlock
+from command import ROOT, interlock, start_interlock
+from interlock.profile import measure, modules
+from interlock.profile.write import to_toml
 from profiles import read, refusal
 
-torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
-
-from interlock.profile import measure, modules  # noqa: E402
-from interlock.profile.write import to_toml  # noqa: E402
+pytestmark = pytest.mark.torch
 
 FLOAT = 4
 GIB = 2**30
@@ -378,7 +378,7 @@ def test_without_torch(tmp_path):
     (tmp_path / "torch.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
     )
-    done = interlock(
+    done = start_interlock(
         "profile", "model.py:layers", cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT / 'checker'}"
     )
     assert (

@@ -17,7 +17,6 @@ SECTIONS = re.findall(r"^## (IL11\d) · (R-PROF-\d) · [^\n]+\n(.*?)(?=^## |\Z)"
 
 
 def measured(folder, text: str):
-    pytest.importorskip("torch")
     from interlock.profile import measure
 
     (folder / "example_layers.py").write_text(text)
@@ -28,7 +27,9 @@ def measured(folder, text: str):
 
 
 @pytest.mark.parametrize("code, rule, body", SECTIONS, ids=[s[0] for s in SECTIONS])
-def test_examples(code, rule, body, tmp_path):
+def test_examples(code, rule, body, tmp_path, request):
+    if "```py " in body:
+        request.getfixturevalue("torch")
     run = {
         "toml": read,
         "json": lambda text: trace.read_trace(Sources().add("t.json", text)),

@@ -22,9 +22,8 @@ from profiles import backward_op, event, forward_op, kernel, launch, range_, ref
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def real(torch, tmp_path_factory):
     """Three steps of two microbatches, three layers, on the CPU: the path of the trace."""
-    torch = pytest.importorskip("torch")
     from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
     layers = [

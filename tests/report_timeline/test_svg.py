@@ -21,12 +21,10 @@ def test_golden(golden):
     golden("small.svg", svg.render(drawn(pipeline()), width=640))
 
 
-def test_the_picture_of_the_readme(request):
+def test_the_picture_of_the_readme(golden):
     """examples/vlm.svg is `interlock show examples/vlm.sched -o examples/vlm.svg`."""
     picture = svg.render(drawn((ROOT / "examples" / "vlm.sched").read_text(encoding="utf-8")))
-    if request.config.getoption("--update-golden"):
-        (ROOT / "examples" / "vlm.svg").write_text(picture, encoding="utf-8")
-    assert picture == (ROOT / "examples" / "vlm.svg").read_text(encoding="utf-8")
+    golden(ROOT / "examples" / "vlm.svg", picture)
 
 
 def test_golden_of_a_deadlock(golden):

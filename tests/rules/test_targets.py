@@ -11,9 +11,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import torch
-from torch.distributed.pipelining import schedules
-from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from command import interlock
 from interlock.check.pipeline import Options, check_file
@@ -169,8 +166,10 @@ def test_what_pytorch_schedules_is_valid_for_it(pytestconfig):
 # ---- what PyTorch does ----------------------------------------------------------------------------
 
 
-def test_pytorch_finds_a_loss_by_its_position():
+def test_pytorch_finds_a_loss_by_its_position(torch):
     """IL801: microbatch 1 run first leaves its loss where that of microbatch 0 is looked for."""
+    from torch.distributed.pipelining import schedules
+
     runtime = object.__new__(schedules._PipelineScheduleRuntime)
     runtime._loss_fn, runtime._internal_losses = (lambda output, target: output * target), []
     runtime._has_backward = True
@@ -182,8 +181,10 @@ def test_pytorch_finds_a_loss_by_its_position():
 
 
 @pytest.mark.parametrize("input_trains", [False, True])
-def test_pytorch_loses_the_weights_of_the_first_trainable_stage(input_trains):
+def test_pytorch_loses_the_weights_of_the_first_trainable_stage(torch, input_trains):
     """IL802: without an input that needs a gradient, I leaves W nothing to do."""
+    from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
+
     stage = torch.nn.Linear(3, 3)
     x = torch.randn(2, 3, requires_grad=input_trains)
     _, groups = stage_backward_input([stage(x).sum()], None, [x], stage.parameters())
@@ -194,8 +195,11 @@ def test_pytorch_loses_the_weights_of_the_first_trainable_stage(input_trains):
 @pytest.mark.parametrize(
     "name, loads", [("n01", True), ("f01", True), ("c20", True), ("n02", False), ("n04", False)]
 )
+@pytest.mark.usefixtures("torch")
 def test_pytorchs_loader(name, loads):
     """IL803 is what the loader refuses; it takes what IL801 and IL802 find, and what is valid."""
+    from torch.distributed.pipelining import schedules
+
     runtime = object.__new__(schedules._PipelineScheduleRuntime)
     runtime._stages, runtime.pipeline_order, runtime._defer_pp_recv = [], {}, False
     runtime.pp_group_size, runtime._n_microbatches = 2, 4
@@ -228,17 +232,17 @@ def train(path: Path, frozen: str, tmp_path: Path) -> dict[int, float | None]:
     return far
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize(
     "name, frozen, lost, other",
     [("c00", "", [], []), ("n01", "", [], [0]), ("c20", "0", [1], []), ("f01", "0", [], [])],
 )
-def test_pytorch_trains_with_it(pytestconfig, tmp_path, name, frozen, lost, other):
+def test_pytorch_trains_with_it(tmp_path, name, frozen, lost, other):
     """Two processes on gloo, one step, against a single process: what the target rules find is silently wrong, what they pass is right.
 
     n01: the last stage sums the same gradients in another order; the stage before gets them for the wrong microbatches.
     """
-    if not pytestconfig.getoption("--thorough"):
-        pytest.skip("runs with --thorough")
     far = train(case(name), frozen, tmp_path)
     assert [s for s, d in sorted(far.items()) if d is None] == lost
     assert [s for s, d in sorted(far.items()) if d is not None and d > 1e-5] == other

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from command import GIB, interlock
 from interlock.check.program import check_program, written
 from interlock.check.verdict import Verdict
 from interlock.interchange.plan import program_head
@@ -22,7 +23,8 @@ from interlock.timing.simulate import simulate
 from interlock.witness import executor
 
 from ..agreement.generate import random_program, schedule, stir
-from ..command import GIB, interlock
+
+pytestmark = pytest.mark.torch
 
 RANKS = 4
 QUIET = 0.3  # seconds without any movement after which the watchdog calls it a stop

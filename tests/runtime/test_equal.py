@@ -12,6 +12,8 @@ import pytest
 from .support import lowered, schedule, train
 from .vlm import FROZEN
 
+pytestmark = pytest.mark.torch
+
 SKELETONS = (
     "gpipe",
     "1f1b",
@@ -164,10 +166,9 @@ def product(ranks: int):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_the_full_product(tmp_path, request, ranks):
-    if not request.config.getoption("--thorough"):
-        pytest.skip("only with --thorough")
+def test_the_full_product(tmp_path, ranks):
     cases = [c for c in product(ranks) if exists(ranks, c[0], c[1])]
     jobs = [
         job(tmp_path, n, ranks, skeleton, m, frozen, text_only(text, m), tied, dtype, **options)

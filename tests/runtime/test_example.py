@@ -5,8 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ..command import ROOT
+from command import ROOT
+
 from .support import environment
+
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 
 from .support import HERE, environment, lowered
 
+pytestmark = pytest.mark.torch
+
 SECONDS = 60
 TEXT = "schedule s {{ ranks {ranks} microbatches 4 model {{ layers u[{ranks}] {{ }} }} cut {{ all = u : {skeleton} }} }}"
 TRANSPOSED = "schedule s { ranks 3 microbatches 4 model { layer vit { } layers u[3] { } } cut { e = vit : transpose(gather: late)  b = u : 1f1b } }"
@@ -121,18 +123,21 @@ def test_what_fails_in_a_step_ends_every_rank(fail, way, expected):
             "reduction",
             r"rank 1 is gone.*rank 0: waits for the other ranks in 0REDUCE \(.*s.plan:\d+\).*rank 1: last seen, it ",
         ),
-        (
+        pytest.param(
             "groups",
             r"rank 1 is gone.*rank 0: makes process groups.*rank 1: last seen, it .*rank 2: makes process groups",
+            marks=pytest.mark.thorough,
         ),
-        ("sync", r"rank 1 is gone.*rank 0: waits for the parameters of rank 0.*rank 1: last seen, it "),
+        pytest.param(
+            "sync",
+            r"rank 1 is gone.*rank 0: waits for the parameters of rank 0.*rank 1: last seen, it ",
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=["gather", "reduction", "groups", "sync"],
 )
-def test_a_rank_is_killed_where_others_wait_for_it(fail, request, way, expected):
+def test_a_rank_is_killed_where_others_wait_for_it(fail, way, expected):
     """In mid-gather, with more underway than a socket holds; in a reduction; before the first step."""
-    if way in ("groups", "sync") and not request.config.getoption("--thorough"):
-        pytest.skip("only with --thorough")
     for r, (code, text, said) in enumerate(fail(3, way, schedule=TRANSPOSED)):
         if r == 1:
             assert code == -9
@@ -159,9 +164,8 @@ def test_what_does_not_fit_is_said_by_every_rank(fail):
             assert re.search(expected, found, re.S), (found, text)
 
 
-def test_a_peer_that_makes_no_runner(fail, request):
-    if not request.config.getoption("--thorough"):
-        pytest.skip("only with --thorough")
+@pytest.mark.thorough
+def test_a_peer_that_makes_no_runner(fail):
     expected = r"rank [02] has been in one operation for 3 s.*rank 0: waits for the other ranks to start.*rank 1: never seen.*\[IL848\]"
     for r, (code, text, said) in enumerate(fail(3, "unbuilt")):
         assert code == 7 and (r == 1 or re.search(expected, said[0], re.S)), (r, code, text, said)

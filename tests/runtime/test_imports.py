@@ -4,7 +4,7 @@ import ast
 import subprocess
 import sys
 
-from ..command import ROOT
+from command import ROOT
 
 CHECKER = ROOT / "checker" / "interlock"
 

@@ -17,6 +17,8 @@ from interlock.runtime.mail import Mail
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import by_kind
 
+pytestmark = pytest.mark.torch
+
 
 def test_messages_arrive_whole_and_for_their_job():
     pipes = [os.pipe() for _ in range(2)]

@@ -10,10 +10,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from command import ROOT
 from interlock.runtime import PlanSchedule
 
-from ..command import ROOT
 from .support import environment, lowered
+
+pytestmark = pytest.mark.torch
 
 EXAMPLES = ROOT / "examples"
 

@@ -17,8 +17,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from interlock.algebra.standard import derive_standard, elaborate_text
+from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind, Layer, OrderBuilder, Program, Stage
+from interlock.program.ir import Kind, Layer, Program, Stage
 from interlock.rules.memory import in_flight
 from interlock.timing.durations import Machine, by_kind, durations
 from interlock.timing.figures import figures

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from interlock.program.build import OrderBuilder
 from interlock.program.footprint import footprint
-from interlock.program.ir import Layer, OrderBuilder, Program, Stage
+from interlock.program.ir import Layer, Program, Stage
 
 pytestmark = pytest.mark.torch
 

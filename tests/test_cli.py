@@ -20,6 +20,7 @@ from interlock.check.pipeline import check_file
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.kernel import verify
+from interlock.program.plain import plain_form
 from interlock.program.transfers import insert
 from interlock.rules.waits import MODELS
 
@@ -86,7 +87,7 @@ def test_an_executor_that_sees_nothing_wrong_is_a_disagreement(run, monkeypatch)
     from interlock.witness import executor
 
     program = check_file("a.csv", GOOD.encode()).checked[0].answers[0].program
-    fine = executor.run(program.plain(), "pair")
+    fine = executor.run(plain_form(program), "pair")
     monkeypatch.setattr(executor, "run", lambda plain, model, **_: fine)
     code, out, err = run("check", "a.csv", a_csv=GOOD.replace("0B1", "0B0"))
     assert code == 101 and out == "" and "executor" in err

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
 from interlock.program.footprint import footprint
-from interlock.program.ir import Communicator, Kind, Layer, Memory, OrderBuilder, Program, Size, Stage, Tie
+from interlock.program.ir import Communicator, Kind, Layer, Memory, Program, Size, Stage, Tie
 from interlock.program.linearise import compute_times
+from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
 from interlock.rules.memory import Usage
 
@@ -315,7 +317,7 @@ def mutation(program: Program, rng: Random) -> tuple[Program, str]:
     """One change that is one, and its sort: drop, twice, swap, move, retarget (mb, stage, rank), group, comm, kind, or trainable bit."""
     for _ in range(20):
         mutant, what = _mutate(program, rng)
-        if mutant.plain() != program.plain():
+        if plain_form(mutant) != plain_form(program):
             return mutant, what
     return program, "none"
 

@@ -14,6 +14,7 @@ from interlock.kernel import faults as kernel_faults
 from interlock.kernel import waits as kernel_waits
 from interlock.kernel.listing import view
 from interlock.program.facts import Facts
+from interlock.program.plain import plain_form
 from interlock.rules import communication, dependency, footprint, memory
 from interlock.rules.waits import MODELS, wait_graph
 from interlock.witness import executor
@@ -86,7 +87,7 @@ def machine(plain: dict, model: str, seed=None) -> bool:
 
 def all_of(program, *, seed=None, z3: bool = False) -> tuple[list[bool], list]:
     """The verdict under each model, and what the judges disagree about: engine (z3 beside it if asked), kernel, executor, and `check_program`."""
-    plain = program.plain()
+    plain = plain_form(program)
     verdicts, wrong = [], []
     for model in MODELS:
         said = engine(program, model), kernel(plain, model), machine(plain, model, seed=seed)

@@ -14,6 +14,7 @@ from random import Random
 from interlock.kernel.listing import view
 from interlock.kernel.memory import in_flight as kernel_in_flight
 from interlock.program.facts import Facts
+from interlock.program.plain import plain_form
 from interlock.rules.memory import in_flight
 from interlock.rules.waits import MODELS
 
@@ -29,7 +30,7 @@ def judge(seeds: range) -> tuple[Counter, list]:
         small = len(program.order) <= 60 and seed % 4 == 0
         verdicts, wrong = judges.all_of(program, seed=seed % 3 or None, z3=small)
         disagreements += [(seed, what, *w) for w in wrong]
-        if verdicts[-1] and in_flight(Facts(program)) != kernel_in_flight(view(program.plain())):
+        if verdicts[-1] and in_flight(Facts(program)) != kernel_in_flight(view(plain_form(program))):
             disagreements.append((seed, what, "in flight"))
         counts["asked of z3"] += small
         counts["programs"] += 1

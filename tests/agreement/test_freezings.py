@@ -19,6 +19,7 @@ from interlock.kernel.invariant import presence
 from interlock.kernel.listing import view
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind
+from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
 from interlock.rules.waits import MODELS
 from kernel.build import claim
@@ -66,7 +67,7 @@ def late(rng: Random):
 
 def kept(program, layers) -> list:
     """Rows that the kernel has present under each choice of bits, as (bits, rows of the freezing). It has one bit for the layers of a stage and modality."""
-    there = presence(view(program.plain()), layers)
+    there = presence(view(plain_form(program)), layers)
     stage = [s for s, x in enumerate(program.stages) for _ in range(x.first, x.last)]
     number: dict = {}
     atoms = [number.setdefault((stage[l], program.layers[l].modality), len(number)) for l in layers]
@@ -90,11 +91,11 @@ def agree(seeds: range) -> tuple[Counter, list]:
     for seed in seeds:
         program, layers = written(seed)
         single = [left for _, left in freezings(program, layers)]
-        plain = program.plain()
+        plain = plain_form(program)
         for model, answer in zip(MODELS, check_program(program, MODELS)):
             expected = judges.engine(program, model) and all(judges.engine(left, model) for left in single)
             if seed % 10 == 0:
-                expected = expected and all(judges.machine(left.plain(), model) for left in single)
+                expected = expected and all(judges.machine(plain_form(left), model) for left in single)
             times = claim(plain, model)
             kernel = (
                 times is not None and judge(plain, {**times, "claim": "invariant", "bits": layers}).accepted

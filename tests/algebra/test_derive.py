@@ -13,6 +13,7 @@ from interlock.program.facts import Facts
 from interlock.program.footprint import footprint
 from interlock.program.ir import Kind
 from interlock.program.linearise import compute_times
+from interlock.program.plain import plain_form
 
 VLM = """schedule vlm {
   ranks 3
@@ -402,6 +403,6 @@ def test_recomputed_layers_take_their_forward_twice(elaborated):
     )
     assert twice.partitions == {"all": [3, 4]} and once.partitions == {"all": [4, 3]}
     assert (
-        twice.program.plain()["layers"][0]["recompute"] is True
-        and "recompute" not in once.program.plain()["layers"][0]
+        plain_form(twice.program)["layers"][0]["recompute"] is True
+        and "recompute" not in plain_form(once.program)["layers"][0]
     )

@@ -1,7 +1,8 @@
 """Programs that the tests of the engines are asked about."""
 
+from interlock.program.build import OrderBuilder
 from interlock.program.footprint import with_trainable
-from interlock.program.ir import Kind, Layer, OrderBuilder, Program, Stage
+from interlock.program.ir import Kind, Layer, Program, Stage
 from interlock.program.transfers import restrict
 
 

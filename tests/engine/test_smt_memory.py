@@ -20,6 +20,7 @@ from interlock.kernel.listing import view
 from interlock.kernel.memory import peaks as kernel_peaks
 from interlock.program.facts import Facts
 from interlock.program.ir import Memory, Program, Size
+from interlock.program.plain import plain_form
 from interlock.program.transfers import insert
 from interlock.rules import communication, dependency, footprint
 from interlock.rules.memory import Usage
@@ -74,7 +75,7 @@ def test_ranks_over_their_limit_on_random_programs():
             continue
         program = weighed(program, rng)
         found = peaks(program)
-        assert found == kernel_peaks(view(program.plain()))
+        assert found == kernel_peaks(view(plain_form(program)))
         limits = [p - rng.choice((0, 0, 1)) for p in found]
         answer = smt.fits(program, limits=limits, second=seed % 5 == 0)
         expected = {r for r, (p, limit) in enumerate(zip(found, limits)) if p > limit}
@@ -106,17 +107,10 @@ def test_the_largest_size_that_fits(property):
             change = lambda l: {
                 property: value if property == "weights" else replace(getattr(l, property), fixed=value)
             }
-            return kernel_peaks(
-                view(
-                    replace(
-                        program,
-                        layers=tuple(
-                            replace(l, **change(l)) if i in layers else l
-                            for i, l in enumerate(program.layers)
-                        ),
-                    ).plain()
-                )
+            changed = tuple(
+                replace(l, **change(l)) if i in layers else l for i, l in enumerate(program.layers)
             )
+            return kernel_peaks(view(plain_form(replace(program, layers=changed))))
 
         fit = lambda value: all(p <= c for p, c in zip(with_size(value), capacity))
         answer = smt.largest(program, smt.Parameter("x", property, layers))

@@ -10,8 +10,9 @@ from engine.programs import frozen_to, pipeline
 from interlock.engine import graph, smt
 from interlock.engine.smt import owner as smt_owner
 from interlock.engine.smt.query import Sat, Unsat, decide
+from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind, OrderBuilder, Program
+from interlock.program.ir import Kind, Program
 from interlock.program.transfers import insert
 from interlock.rules.communication import Transfers
 from interlock.rules.waits import MODELS, wait_graph

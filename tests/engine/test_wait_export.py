@@ -11,8 +11,9 @@ from agreement.generate import random_program
 from engine.programs import pipeline
 from interlock.engine.graph import solve
 from interlock.engine.wait_export import build_digraph, export_waits, name_events
+from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind, OrderBuilder, Program
+from interlock.program.ir import Kind, Program
 from interlock.rules import communication
 from interlock.rules.waits import BLOCK, MODELS, ORDER, WaitGraph, wait_graph
 

@@ -12,7 +12,7 @@ from interlock.check.verdict import Verdict
 from interlock.interchange.hyperparallel import read
 from interlock.interchange.step_lists import StepOptions
 from interlock.language.unparse import to_sched
-from interlock.program.ir import COMPUTE, Kind
+from interlock.program.kinds import COMPUTE, Kind
 from interlock.rules.waits import MODELS
 from interlock.text.source import Sources
 

@@ -7,7 +7,8 @@ import pytest
 
 from interlock.interchange.torch_csv import CsvOptions, read
 from interlock.language.unparse import UnparseError, to_sched
-from interlock.program.ir import Kind, OrderBuilder
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import Kind
 from interlock.text.source import Sources
 
 GRAMMAR = Path(__file__).parents[2] / "grammar" / "sched.lark"

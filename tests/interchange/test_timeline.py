@@ -44,7 +44,8 @@ def test_what_is_written_is_read(text):
 
 def test_every_kind_of_operation_is_read():
     """Names as Program.show writes them: what an operation of each kind says comes back."""
-    from interlock.program.ir import Communicator, Kind, Layer, OrderBuilder, Program, Stage, Tie
+    from interlock.program.build import OrderBuilder
+    from interlock.program.ir import Communicator, Kind, Layer, Program, Stage, Tie
 
     b = OrderBuilder()
     launch = b.new_launch()

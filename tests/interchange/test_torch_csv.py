@@ -4,7 +4,8 @@ import pytest
 
 from interlock.interchange import torch_csv
 from interlock.interchange.torch_csv import CsvOptions, NotExpressible, decode, read, write
-from interlock.program.ir import Kind, OrderBuilder
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import Kind
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
 

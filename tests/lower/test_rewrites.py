@@ -18,7 +18,7 @@ from interlock.lower.rewrites import (
     WHOLE_BACKWARD,
     WHOLE_INSERTION,
 )
-from interlock.program.ir import COMPUTE, Kind
+from interlock.program.kinds import COMPUTE, Kind
 
 from ..agreement.generate import freeze, mutation, schedule
 from ..runtime.support import lowered

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from interlock.program.ir import Communicator, Kind, Layer, Memory, OrderBuilder, Program, Size, Stage
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import Communicator, Kind, Layer, Memory, Program, Size, Stage
 from interlock.text.source import Sources
 
 LINE = re.compile(r"^\s*rank (\d+):(.*)$", re.MULTILINE)

@@ -15,6 +15,7 @@ from interlock.interchange.plan import program_head
 from interlock.interchange.plan_actions import list_actions
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
+from interlock.program.plain import plain_form
 from interlock.runtime.calibrate import Calibration, calibrate, lowered
 from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
@@ -99,7 +100,7 @@ def test_what_pair_rejects_stops_and_what_it_accepts_runs(request):
 
 
 def expect_report(seed: int, program: Program, results: list[dict]) -> None:
-    stopped = executor.run(program.plain(), "pair")
+    stopped = executor.run(plain_form(program), "pair")
     facts = Facts(program)
     ended = {int(row) for r in results for row in r["span"]}
     assert ended == {row for row in stopped.done if facts.has_event[row]}, seed

@@ -7,6 +7,7 @@ import pytest
 from interlock.engine.graph import solve
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
+from interlock.program.plain import plain_form
 from interlock.rules.communication import Transfers
 from interlock.rules.waits import MODELS, wait_graph
 from interlock.witness import executor
@@ -64,7 +65,7 @@ def test_the_repairs_proposed_are_repairs():
     for source in (moved, grouped):
         facts = Facts(sample(source)[0])
         assert solve(wait_graph(facts, Transfers(facts), "pair")).acyclic
-        assert executor.run(facts.program.plain(), "pair").finished
+        assert executor.run(plain_form(facts.program), "pair").finished
 
 
 def test_three_ranks_in_a_circle():
@@ -151,7 +152,7 @@ def test_what_holds_of_every_story(source, options, model):
     assert circle[0].rank == min(leg.rank for leg in circle)
     steps = [s for leg in circle for s in leg.steps]
     assert len(steps) + len(circle) == len(solution.walk)  # each wait is in a leg or leads to the next
-    done = executor.run(program.plain(), model).done
+    done = executor.run(plain_form(program), model).done
     assert not {row for leg in circle for row in (leg.stop, leg.owed)} & set(done)
     assert not any(re.search(r"\b(start|end|event) \d", line) for line in finding.data["story"])
     for width in (64, 80, 200):
@@ -187,5 +188,5 @@ def test_what_others_do_is_counted():
         "three", "send(1, a) recv(1, b)", "send(0, b) recv(0, a) recv(3, c)", "ZERO", "send(1, c)"
     )
     program, finding = told(source, "rank", fragment=True)
-    done = executor.run(program.plain(), "rank").done
+    done = executor.run(plain_form(program), "rank").done
     assert "2 other ranks: 1 stopped too, 1 finished" in picture(program, done, finding.walk, 80)

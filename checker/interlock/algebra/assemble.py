@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from interlock.program.ir import COMPUTE, Order
+from interlock.program.ir import Order
+from interlock.program.kinds import COMPUTE
 
 # what the parts of a derived order are made of: one row of the array each
 FIELDS = ("kind", "stage", "mb", "comm", "launch", "at", "width")

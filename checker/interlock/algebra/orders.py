@@ -14,17 +14,8 @@ from interlock.algebra.partition import even
 from interlock.algebra.setting import MICROBATCH_LIMIT, RANK_LIMIT, comm_number
 from interlock.language import ast
 from interlock.language.expand import expand
-from interlock.program.ir import (
-    COLUMNS,
-    WITH_MICROBATCH,
-    WITH_STAGE,
-    Communicator,
-    Kind,
-    Layer,
-    Order,
-    Program,
-    Stage,
-)
+from interlock.program.ir import COLUMNS, Communicator, Layer, Order, Program, Stage
+from interlock.program.kinds import WITH_MICROBATCH, WITH_STAGE, Kind
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Span
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from interlock.algebra.expr import Env, evaluate, holds, select
 from interlock.language import ast
-from interlock.program.ir import WITH_MICROBATCH, WITH_STAGE, Kind
+from interlock.program.kinds import WITH_MICROBATCH, WITH_STAGE, Kind
 from interlock.text.finding import InputError, error
 
 OPERATION_LIMIT = 20_000_000

@@ -10,6 +10,7 @@ from interlock.kernel.judge import judge_all
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.program.linearise import compute_times
+from interlock.program.plain import plain_form
 from interlock.program.transfers import restrict
 from interlock.rules.waits import MODELS
 from interlock.text.finding import Finding, Severity
@@ -43,7 +44,7 @@ def check_invariance(
         trained = replace(
             trained, memory=None
         )  # the claim is about the order; what the bytes rest on is `placed`
-        plain, valid = trained.plain(), {"times": compute_times(Facts(trained)).time.tolist()}
+        plain, valid = plain_form(trained), {"times": compute_times(Facts(trained)).time.tolist()}
     else:
         trained, plain = under.program, under.certificates[0]["program"]
         valid = next(claim for claim in under.certificates[0]["claims"] if claim["claim"] == "valid")

@@ -12,6 +12,7 @@ from interlock.kernel.judge import Judgement, judge_all
 from interlock.program.facts import Facts
 from interlock.program.ir import Memory, Program
 from interlock.program.linearise import compute_times
+from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
 from interlock.rules import communication, dependency, footprint, memory
 from interlock.rules.waits import MODELS, WaitGraph, wait_graph
@@ -110,7 +111,7 @@ class _Check:
         self.facts = Facts(program)
         self.transfers = communication.Transfers(self.facts)
         self.static = list(_static(self.facts, self.transfers))
-        self.plain = program.plain()
+        self.plain = plain_form(program)
         if not any(f.is_error for f in self.static) and not program.inserted:
             self.static += self._bytes()
         self.static += self._stashes()

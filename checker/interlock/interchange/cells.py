@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interlock.program.ir import WITH_MICROBATCH, Kind
+from interlock.program.kinds import WITH_MICROBATCH, Kind
 
 WORDS = {
     "F": Kind.F,

@@ -16,7 +16,8 @@ from interlock.interchange.step_lists import (
     lists_any,
     ranks_of,
 )
-from interlock.program.ir import TRANSFER, Kind, OrderBuilder
+from interlock.program.build import OrderBuilder
+from interlock.program.kinds import TRANSFER, Kind
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 

@@ -10,7 +10,8 @@ from decimal import Decimal
 from interlock.interchange.json_reader import MAX_VALUES, Reader, Value, describe, read_json, shorten
 from interlock.interchange.step_lists import Imported, StepOptions, assemble, build, index
 from interlock.interchange.torch_csv import MAX_RANKS
-from interlock.program.ir import Kind, OrderBuilder
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import Kind
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 

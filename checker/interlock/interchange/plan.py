@@ -10,18 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from interlock.interchange.plan_actions import list_actions
-from interlock.program.ir import (
-    COLUMNS,
-    Communicator,
-    Kind,
-    Layer,
-    Memory,
-    OrderBuilder,
-    Program,
-    Size,
-    Stage,
-    Tie,
-)
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import COLUMNS, Communicator, Kind, Layer, Memory, Program, Size, Stage, Tie
+from interlock.program.plain import plain_form
 
 FORMAT = "interlock.plan/1"
 LARGEST = 1 << 30
@@ -84,7 +75,7 @@ def certificate_text(document: dict) -> str:
 
 def program_head(program: Program) -> dict:
     """The plain form without its order."""
-    plain = program.plain()
+    plain = plain_form(program)
     del plain["order"], plain["kinds"]
     return plain
 

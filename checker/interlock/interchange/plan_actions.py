@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from interlock.program.facts import Facts
-from interlock.program.ir import TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program, Stage
+from interlock.program.ir import Program, Stage
+from interlock.program.kinds import TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind
 
 BATCH, LOSS, LOCAL, WIRE, NOTHING = "batch", "loss", "local", "wire", "nothing"
 LATER = "later"  # the loss has an operation of its own

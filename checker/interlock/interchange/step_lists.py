@@ -10,7 +10,9 @@ import numpy as np
 
 from interlock.interchange.json_reader import Value
 from interlock.interchange.torch_csv import MAX_INDEX, MAX_RANKS, count_microbatches, count_stages, placed
-from interlock.program.ir import COMPUTE, Kind, Layer, Order, OrderBuilder, Program, Stage
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import Layer, Order, Program, Stage
+from interlock.program.kinds import COMPUTE, Kind
 from interlock.text.finding import error
 
 

@@ -15,7 +15,8 @@ from interlock.interchange.plan import program_head, read_program
 from interlock.kernel.wellformed import Malformed
 from interlock.kernel.wellformed import read as well_formed
 from interlock.program.facts import IS_COMPUTE, Facts
-from interlock.program.ir import WITH_MICROBATCH, WITH_STAGE, Kind, Program
+from interlock.program.ir import Program
+from interlock.program.kinds import WITH_MICROBATCH, WITH_STAGE, Kind
 from interlock.rules.waits import MODELS
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span

@@ -12,7 +12,8 @@ import numpy as np
 
 from interlock.interchange.bad_cell import explain, looks_cut_off, looks_like_operation, too_large
 from interlock.interchange.cells import BAD, EMPTY, OVERLAP, PAIR, WORDS, Cells, scan
-from interlock.program.ir import COMPUTE, TRANSFER, WITH_MICROBATCH, Kind, Layer, Order, Program, Stage
+from interlock.program.ir import Layer, Order, Program, Stage
+from interlock.program.kinds import COMPUTE, TRANSFER, WITH_MICROBATCH, Kind
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from interlock.program.ir import COMPUTE, WITH_STAGE, Kind, Program
+from interlock.program.ir import Program
+from interlock.program.kinds import COMPUTE, WITH_STAGE, Kind
 
 _COLUMNS = 100
 _COMPUTE = frozenset(int(k) for k in COMPUTE)

@@ -12,7 +12,8 @@ from interlock.interchange.plan import Plan, program_head
 from interlock.lower.backends import LoweringOptions, NotExpressible
 from interlock.lower.rank_rows import Row, rows_of, unlaunched, with_rows
 from interlock.lower.rewrites import HELD_SENDS, TRAINERS, Rewrite
-from interlock.program.ir import COMPUTE, Communicator, Kind, Program
+from interlock.program.ir import Communicator, Program
+from interlock.program.kinds import COMPUTE, Kind
 from interlock.text.source import Sources
 
 BODY = {

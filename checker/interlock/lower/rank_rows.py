@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from interlock.program.ir import COMPUTE, Kind, OrderBuilder, Program
+from interlock.program.build import OrderBuilder
+from interlock.program.ir import Program
+from interlock.program.kinds import COMPUTE, Kind
 
 
 class Row(NamedTuple):

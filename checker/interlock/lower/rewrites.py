@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from interlock.interchange.plan import program_head
 from interlock.lower.rank_rows import Row, rows_of, unlaunched, with_rows
 from interlock.program.facts import Facts
-from interlock.program.ir import COMPUTE, TRANSFER, Kind, Program
+from interlock.program.ir import Program
+from interlock.program.kinds import COMPUTE, TRANSFER, Kind
 from interlock.program.transfers import insert, tie_ranks
 
 _WAITS = (Kind.WAIT_F, Kind.WAIT_B)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from interlock.program.footprint import Footprint, footprint
-from interlock.program.ir import COMPUTE, TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind, Program
+from interlock.program.ir import Kind, Program
+from interlock.program.kinds import COMPUTE, SENDS, TRANSFER, WITH_MICROBATCH, WITH_STAGE
 
 
-def _members(kinds) -> np.ndarray:
+def mask(kinds: Iterable[Kind]) -> np.ndarray:
+    """Whether a kind is one of these, by its number: to be indexed by a column of kinds."""
     table = np.zeros(256, dtype=bool)
-    table[[int(k) for k in kinds]] = True
+    table[[int(kind) for kind in kinds]] = True
     return table
 
 
-IS_COMPUTE, IS_TRANSFER = _members(COMPUTE), _members(TRANSFER)
-HAS_STAGE, HAS_MICROBATCH = _members(WITH_STAGE), _members(WITH_MICROBATCH)
-IS_FORWARD_LEG = _members({Kind.SEND_F, Kind.RECV_F})
-IS_SEND = _members({Kind.SEND_F, Kind.SEND_B, Kind.SEND})
+IS_COMPUTE, IS_TRANSFER, IS_SEND = mask(COMPUTE), mask(TRANSFER), mask(SENDS)
+HAS_STAGE, HAS_MICROBATCH = mask(WITH_STAGE), mask(WITH_MICROBATCH)
 
 
 @dataclass(frozen=True)

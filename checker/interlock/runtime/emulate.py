@@ -26,7 +26,8 @@ import torch.distributed as dist
 from interlock.interchange.plan import read_program
 from interlock.interchange.plan_actions import find_rank
 from interlock.program.facts import Facts
-from interlock.program.ir import TRANSFER, Kind, Program
+from interlock.program.ir import Program
+from interlock.program.kinds import TRANSFER, Kind
 from interlock.runtime.mail import Mail
 
 SENDS = (Kind.SEND_F, Kind.SEND_B, Kind.SEND)

@@ -15,7 +15,8 @@ from interlock.interchange.plan_actions import list_actions
 from interlock.interchange.timeline import dumps
 from interlock.lower import backends
 from interlock.program.facts import Facts
-from interlock.program.ir import TRANSFER, Kind, Program
+from interlock.program.ir import Program
+from interlock.program.kinds import TRANSFER, Kind
 from interlock.runtime.pool import Pool
 from interlock.text.files import write_whole
 from interlock.timing.durations import Durations, NoTimes, durations

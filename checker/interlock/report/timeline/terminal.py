@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from interlock.program.facts import IS_SEND, IS_TRANSFER
-from interlock.program.ir import TRANSFER, Kind
+from interlock.program.kinds import TRANSFER, Kind
 from interlock.report.style import columns, safe
 from interlock.report.timeline.layout import COMPUTE, Scene, show_time, ticks
 from interlock.report.timeline.palette import HUES_256

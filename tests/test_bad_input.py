@@ -14,7 +14,9 @@ from random import Random
 import pytest
 
 from command import ROOT, Done, interlock, start_interlock
-from interlock.check.pipeline import FileResult, Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import FileResult, check_file
+from interlock.load import Question
 
 SECONDS = 20
 HUGE = 1_000_000_000_000
@@ -429,7 +431,7 @@ def test_a_broken_certificate(tmp_path, name):
     ids=str,
 )
 def test_a_certificate_of_an_ill_formed_program(tmp_path, change):
-    document = check_file("a.csv", GOOD.encode()).checked[0].answers[0].certificates[0]
+    document = certificates(check_file("a.csv", GOOD.encode()).checked[0].answers[0])[0]
     path = tmp_path / "changed.cert"
     path.write_text(json.dumps({**document, "program": {**document["program"], **change}}))
     done = interlock("verify", path, seconds=SECONDS)
@@ -564,7 +566,7 @@ def test_mutated_examples_are_answered_or_refused(pytestconfig):
         path, data = random.choice(examples)
         changed = mutate(random, data)
         try:
-            result = check_file(path, changed, Options(("pair", "rank")))
+            result = check_file(path, changed, Question(("pair", "rank")))
             assert isinstance(result, FileResult) and bool(result.errors) != bool(result.checked)
             unread = [Unread(result.path, result.errors, result.as_expected)] if result.errors else []
             as_text.render(result.checked, {path: result.sources}.get, unread=unread, verbose=seed % 2 == 0)

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from interlock.check import certificates as certificate_files
-from interlock.check.pipeline import Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
 from interlock.check.verdict import Verdict
 from interlock.kernel import verify
+from interlock.load import Question
 from interlock.program.ir import Kind
 from interlock.report import text
 from interlock.rules.waits import MODELS
@@ -143,13 +145,13 @@ ELSEWHERE = {
 
 
 def check(source: str, name: str = "case.sched", models=MODELS):
-    result = check_file(name, source.encode(), Options(models=tuple(models)))
+    result = check_file(name, source.encode(), Question(models=tuple(models)))
     assert not result.errors, [d.message for d in result.errors]
     return result.checked[0]
 
 
 def refused(source: str) -> set[str]:
-    return {d.code for d in check_file("case.sched", source.encode(), Options(models=MODELS)).errors}
+    return {d.code for d in check_file("case.sched", source.encode(), Question(models=MODELS)).errors}
 
 
 def verdicts(checked) -> dict[str, str]:
@@ -173,7 +175,7 @@ ALL_INVALID = dict.fromkeys(MODELS, "invalid")
 
 @pytest.fixture(scope="module")
 def results():
-    return {f.stem: check_file(f.name, f.read_bytes(), Options(models=MODELS)) for f in FILES}
+    return {f.stem: check_file(f.name, f.read_bytes(), Question(models=MODELS)) for f in FILES}
 
 
 each_file = pytest.mark.parametrize("id", [f.stem for f in FILES])
@@ -325,7 +327,7 @@ def test_footprint_table_by_hand(row):
 def peaks(checked) -> list[int]:
     """Of every rank, in KiB, as the kernel counted them."""
     assert verdicts(checked) == ALL_VALID
-    [claim] = [c for c in checked.answers[0].certificates[0]["claims"] if c["claim"] == "peak"]
+    [claim] = [c for c in certificates(checked.answers[0])[0]["claims"] if c["claim"] == "peak"]
     return [Fraction(b, 1024) for b in claim["peaks"]]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.check.certificates import certificates
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.interchange import torch_csv
@@ -61,7 +62,7 @@ def valid(name: str, program: Program, wrong: list) -> Counter:
     """Valid under every model, each time with a certificate of that claim (`check_program` has the kernel accept it, or raises)."""
     counts: Counter = Counter(operations=len(program.order))
     for answer in check_program(program, MODELS):
-        claims = [claim["claim"] for document in answer.certificates for claim in document["claims"]]
+        claims = [claim["claim"] for document in certificates(answer) for claim in document["claims"]]
         counts["verdicts"] += 1
         counts["certificates"] += claims == ["valid"]
         if answer.verdict is not Verdict.VALID or claims != ["valid"]:
@@ -102,7 +103,7 @@ def check_malformed(job) -> tuple[Counter, list]:
             ),
             ("IL306", f"{last}F{m} uses microbatch {m} where 0 to {m - 1} are asked", f"{last}F{m}"),
         ]
-        if answer.verdict is not Verdict.INVALID or said != must or not answer.certificates:
+        if answer.verdict is not Verdict.INVALID or said != must or not certificates(answer):
             wrong.append((entry["file"], answer.model, answer.verdict, said))
     return Counter(malformed=1, verdicts=len(MODELS)), wrong
 

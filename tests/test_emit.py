@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from command import ROOT, interlock
-from interlock.check.pipeline import Options
-from interlock.check.queries import queries
+from emitted import queries_of
 from interlock.engine.smt import live
 from interlock.engine.smt.query import read
-from interlock.text.source import Sources
+from interlock.load import Question
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.sched")) + [ROOT / "examples" / "zbv.csv"]
 FREEZING = """schedule vlm {
@@ -38,12 +37,12 @@ def status(text: str) -> list[str]:
 
 
 def emitted(text: str) -> dict[str, str]:
-    return {q.name: q.text for q in queries("a.sched", text.encode(), Sources())}
+    return {q.name: q.text for q in queries_of("a.sched", text.encode())}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_the_stated_answer_is_given(path):
-    found = list(queries(str(path), path.read_bytes(), Sources()))
+    found = list(queries_of(str(path), path.read_bytes()))
     assert {q.name.split(".")[1].split("-")[0] for q in found} >= {"dep", "foot"}
     for query in found:
         assert status(query.text) == read(query.text), query.name
@@ -66,7 +65,7 @@ def test_what_a_freezing_is_asked():
 
 def test_models_that_are_asked():
     text = (ROOT / "examples" / "deadlock.sched").read_bytes()
-    names = [q.name for q in queries("a.sched", text, Sources(), Options(models=("edge",)))]
+    names = [q.name for q in queries_of("a.sched", text, Question(models=("edge",)))]
     assert len([n for n in names if ".dep-" in n]) == len(set(names)) - 1 >= 1
 
 

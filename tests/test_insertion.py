@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.check.program import check_program, written
+from interlock.check.program import check_program
+from interlock.check.subject import write_transfers
 from interlock.check.verdict import Verdict
 from interlock.program.facts import Facts
 from interlock.rules.waits import MODELS
@@ -18,7 +19,7 @@ def put_in(text: str):
     program = (
         schedule.program
         if not schedule.program.inserted
-        else written(schedule.program, schedule.trained, schedule.comm_of)
+        else write_transfers(schedule.program, schedule.trained, schedule.comm_of)
     )
     late = not schedule.program.inserted
     models = MODELS[:4] if late else MODELS

@@ -10,12 +10,14 @@ from itertools import product
 
 import pytest
 
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
 from interlock.check.freezings import check_invariance
-from interlock.check.pipeline import Options, check_file
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.engine import smt
 from interlock.kernel import verify
+from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind, Memory, Program, Size
@@ -243,7 +245,7 @@ def checked(models=MODELS, engine="graph", how="", images="", more=""):
     result = check_file(
         "late.sched",
         LATE.format(how=how, images=images, more=more).encode(),
-        Options(models=models, engine=engine),
+        Question(models=models, engine=engine),
     )
     assert not result.errors, result.errors
     return {a.model: a for a in result.checked[0].answers}
@@ -254,13 +256,13 @@ def test_late_gathers(engine):
     answers = checked(MODELS[:4], engine, more="freeze vit")
     for model, answer in answers.items():
         assert answer.verdict is Verdict.VALID and "IL607" in {f.code for f in answer.findings}
-        claims = [c for d in answer.certificates for c in d["claims"]]
+        claims = [c for d in certificates(answer) for c in d["claims"]]
         assert [(c["claim"], c["model"]) for c in claims] == [
             ("valid", model),
             ("valid", model),
             ("invariant", model),
         ]
-        assert all(j.accepted for d in answer.certificates for j in verify(d))
+        assert all(j.accepted for d in certificates(answer) for j in verify(d))
 
 
 def test_a_frozen_encoder_that_must_stay_frozen():
@@ -276,7 +278,7 @@ def test_a_frozen_encoder_that_must_stay_frozen():
             "IL402",
         ] and "of vit, llm (2 layers): with none of them frozen" in answer.errors[0].message
         assert answer.replay is not None and not answer.replay.finished
-        assert all(j.accepted for d in answer.certificates for j in verify(d))
+        assert all(j.accepted for d in certificates(answer) for j in verify(d))
     bare = checked(MODELS[:4], how=ONE)  # declared as it is trained: the deadlock says all
     assert [f.code for f in bare["pair"].errors] == ["IL402"]
 
@@ -284,7 +286,7 @@ def test_a_frozen_encoder_that_must_stay_frozen():
 def test_late_gathers_with_bytes():
     """The most that a rank holds is with nothing frozen: one byte less than that does not serve every freezing."""
     peaks = lambda answer: [
-        c["peaks"] for d in answer.certificates for c in d["claims"] if c["claim"] == "peak"
+        c["peaks"] for d in certificates(answer) for c in d["claims"] if c["claim"] == "peak"
     ]
     fits = checked(("pair",), more="freeze vit  memory { capacity 1GiB }", images="images [1, 0, 2, 1]")[
         "pair"
@@ -315,7 +317,7 @@ def test_written_orders():
     """What is listed is the fully trained program: it is not to be declared frozen."""
     for model in MODELS:
         [answer] = (
-            check_file("s.sched", ORDER.replace("FROZEN", "").encode(), Options(models=(model,)))
+            check_file("s.sched", ORDER.replace("FROZEN", "").encode(), Question(models=(model,)))
             .checked[0]
             .answers
         )

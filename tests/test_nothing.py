@@ -1,6 +1,6 @@
 """A schedule that lists nothing is vacuous, never valid."""
 
-from interlock.check.pipeline import check_file
+from interlock.check.files import check_file
 from interlock.check.verdict import Verdict
 
 

@@ -8,13 +8,15 @@ from itertools import product
 import pytest
 
 from interlock.check import owner_maps as owners
-from interlock.check.pipeline import Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
 from interlock.engine import every_owner
 from interlock.kernel import verify
+from interlock.load import Question
 
 
 def check(text: str, **options):
-    result = check_file("s.sched", text.encode(), Options(**options))
+    result = check_file("s.sched", text.encode(), Question(**options))
     assert not result.errors, result.errors
     return result.checked[0]
 
@@ -60,9 +62,9 @@ def test_the_worst_of_the_maps_written_out(figure, vit, body):
 
 def test_the_kernel_judges_every_map():
     (answer,) = check(vlm(more="memory { capacity 1GiB }")).answers
-    maps = [tuple(d["program"]["stages"][0]["owner"]) for d in answer.certificates]
+    maps = [tuple(d["program"]["stages"][0]["owner"]) for d in certificates(answer)]
     assert sorted(maps) == sorted(product(range(2), repeat=3))
-    assert all(j.accepted for d in answer.certificates for j in verify(d))
+    assert all(j.accepted for d in certificates(answer) for j in verify(d))
     assert [f.code for f in answer.findings if f.severity.value == "note"] == [
         "IL216"
     ] and "each of the 8" in answer.findings[-1].message
@@ -177,4 +179,4 @@ def test_one_region_at_most():
 
 
 def test_the_limits_are_those_of_the_page():
-    assert (owners.MOST, owners.FEW) == (256, 32)
+    assert (owners.MOST_MAPS, owners.MOST_SOLVED) == (256, 32)

@@ -8,18 +8,21 @@ from dataclasses import replace
 
 import pytest
 
+from interlock import load
+from interlock.algebra.elaborate import SIZED
 from interlock.algebra.standard import elaborate_text
-from interlock.check import sizes
-from interlock.check.pipeline import Options, check_file
-from interlock.check.program import written
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
+from interlock.check.subject import write_transfers
 from interlock.kernel import verify
+from interlock.load import Question, assumed_sizes, at_upper_ends, layers_at
 from interlock.program.facts import Facts
 from interlock.rules.memory import Usage
 from interlock.text import resources
 
 
 def check(text: str, **options):
-    result = check_file("s.sched", text.encode(), Options(**options))
+    result = check_file("s.sched", text.encode(), Question(**options))
     assert not result.errors, result.errors
     return result.checked[0]
 
@@ -50,8 +53,8 @@ def test_by_hand(more, verdict, engine):
     assert found.verdict.value == verdict
     for answer in found.answers:
         assert [f.code for f in answer.errors] == ["IL501"] * (verdict == "invalid")
-        assert answer.certificates and all(
-            j.accepted for document in answer.certificates for j in verify(document)
+        assert certificates(answer) and all(
+            j.accepted for document in certificates(answer) for j in verify(document)
         )
 
 
@@ -97,7 +100,7 @@ def test_no_size_in_the_intervals_needs_more(request):
     draw = random.Random(11)
     for _ in range(2000 if request.config.getoption("--thorough") else 60):
         size = lambda: draw.choice([0, 1, 7, 100])
-        layer = lambda: " ".join(f"{p} {size()}B" for p in sizes.SIZED) + draw.choice(["", " recompute"])
+        layer = lambda: " ".join(f"{p} {size()}B" for p in SIZED) + draw.choice(["", " recompute"])
         P, M = draw.choice([1, 2, 3]), draw.choice([1, 3, 5])
         skeleton = draw.choice(["1f1b", "gpipe", "zb_h1", "interleaved(chunks: 2)"])
         vit, cut = (
@@ -106,21 +109,21 @@ def test_no_size_in_the_intervals_needs_more(request):
         assume = " ".join(
             f"assume {g}.{p} in [{size()}B, {100 + size()}B]"
             for g in ["u", *(["vit"] if vit else [])]
-            for p in sizes.SIZED
+            for p in SIZED
             if draw.random() < 0.5
         )
         e = elaborate_text(
             f"schedule s {{ ranks {P} microbatches {M} model {{ {vit} layers u[{2 * P + 1}] {{ {layer()} }} }} cut {{ {cut} x = u : {skeleton} }}"
             f" memory {{ capacity 1GiB  optimizer 8B per parameter sharded 3 }} {'freeze u[0]' if draw.random() < 0.3 else ''} {assume} }}"
         )
-        top = sizes.fullest(e)
-        full = written(top.program, top.trained, top.comm_of)
+        top = at_upper_ends(e)
+        full = write_transfers(top.program, top.trained, top.comm_of)
         peaks = Usage(Facts(full)).peaks
         for _ in range(5):
             layers = list(full.layers)
-            for a in sizes.sized(e):
+            for a in assumed_sizes(e):
                 for l in a.layers:  # each layer a value of its own
-                    layers[l] = sizes.at(
+                    layers[l] = layers_at(
                         e, layers, {replace(a, layers=(l,)): draw.randint(a.low.value, a.high.value)}
                     )[l]
             assert all(x <= y for x, y in zip(Usage(Facts(replace(full, layers=tuple(layers)))).peaks, peaks))
@@ -128,9 +131,11 @@ def test_no_size_in_the_intervals_needs_more(request):
 
 def test_the_solver_contradicts_a_wrong_upper_end(monkeypatch):
     """With `--engine smt` z3 has a symbol for each size: it is not told which end is worst."""
-    from interlock.check.program import Disagreement
+    from interlock.check.obligation import Disagreement
 
-    monkeypatch.setattr(sizes, "fullest", lambda schedule: schedule)  # as if the written sizes were the worst
+    monkeypatch.setattr(
+        load, "at_upper_ends", lambda schedule: schedule
+    )  # as if the written sizes were the worst
     with pytest.raises(Disagreement):
         check(listed("assume a.activation in [1MiB, 6MiB]"), engine="smt")
 
@@ -163,12 +168,10 @@ def test_times_that_depend_on_a_size(requires, verdict):
 
 
 def test_the_queries_of_a_file_have_the_upper_ends(tmp_path):
-    from interlock.check.queries import queries
-    from interlock.text.source import Sources
+    from emitted import queries_of
 
     texts = {
-        t.name: t.text
-        for t in queries("s.sched", listed("assume a.activation in [1MiB, 6MiB]").encode(), Sources())
+        t.name: t.text for t in queries_of("s.sched", listed("assume a.activation in [1MiB, 6MiB]").encode())
     }
     assert str(6 * 2**20) in texts["s.mem"]
 

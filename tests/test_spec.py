@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from interlock import cli
-from interlock.check.pipeline import FileResult, Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import FileResult, check_file
 from interlock.check.verdict import Verdict
-from interlock.cli import arguments
+from interlock.cli import make_parser
+from interlock.cli.options import csv_options
 from interlock.kernel import verify
 from interlock.language.format import format
+from interlock.load import Question
 from interlock.report import explain
 from interlock.rules.waits import MODELS
 from interlock.text import resources
@@ -68,12 +70,12 @@ def check(block: explain.Block, folder: Path) -> FileResult:
     path = folder / f"{block.shows}.{block.language}"
     command, text = COMMAND.match(block.text)[1], COMMAND.sub("", block.text)
     path.write_text(text, encoding="utf-8")
-    args = arguments.parser().parse_args(["check", *(command or "").split(), str(path)])
+    args = make_parser("check").parse_args(["check", *(command or "").split(), str(path)])
     targets = tuple(t for names in args.target for t in names)
     return check_file(
         str(path),
         path.read_bytes(),
-        Options(models=tuple(MODELS), csv=cli._csv_options(args), targets=targets),
+        Question(models=tuple(MODELS), csv=csv_options(args), targets=targets),
     )
 
 
@@ -92,8 +94,8 @@ def sound(result: FileResult, code: str) -> None:
         assert all(e.met for e in checked.expectations), [e for e in checked.expectations if not e.met]
         for answer in checked.answers:
             assert answer.verdict in (Verdict.VALID, Verdict.INVALID), answer.reason
-            assert bool(answer.certificates) != answer.target
-            for document in answer.certificates:
+            assert bool(certificates(answer)) != answer.target
+            for document in certificates(answer):
                 judgements = verify(document)
                 assert judgements and all(j.accepted for j in judgements), [j.reason for j in judgements]
 

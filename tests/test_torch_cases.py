@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from interlock.check import certificates as certificate_files
-from interlock.check.pipeline import Options, check_file
+from interlock.check.files import check_file
 from interlock.interchange.torch_csv import CsvOptions
 from interlock.kernel import verify
+from interlock.load import Question
 from interlock.rules.waits import MODELS
 
 FOLDER = Path(__file__).parent / "data" / "torch" / "cases"
@@ -93,7 +94,7 @@ SYNTAX = {
 
 def run(name: str, csv: CsvOptions | None = None):
     file = FOLDER / CASES[name]["file"]
-    return check_file(file.name, file.read_bytes(), Options(models=MODELS, csv=csv))
+    return check_file(file.name, file.read_bytes(), Question(models=MODELS, csv=csv))
 
 
 def checked(name: str, csv: CsvOptions | None = None):

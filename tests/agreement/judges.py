@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+from interlock.check.certificates import certificates
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.engine import graph
@@ -95,7 +96,7 @@ def all_of(program, *, seed=None, z3: bool = False) -> tuple[list[bool], list]:
             wrong.append((model, said))
         verdicts.append(said[0])
     answers = check_program(program, MODELS, engine="both" if z3 else "graph")
-    if [a.verdict is Verdict.VALID for a in answers] != verdicts or any(not a.certificates for a in answers):
+    if [a.verdict is Verdict.VALID for a in answers] != verdicts or any(not certificates(a) for a in answers):
         wrong.append(("check", [a.verdict.value for a in answers]))
     return verdicts, wrong
 

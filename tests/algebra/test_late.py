@@ -10,9 +10,10 @@ from random import Random
 
 import pytest
 
-from interlock.check.pipeline import Options, check_file
+from interlock.check.files import check_file
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
+from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind
@@ -236,7 +237,7 @@ def test_microbatch_two_on_rank_two_passes_along_the_linearisation_only():
         ("2SEND_F0 2RECV_F1 2F1 2SEND_F1 2RECV_F2 2F2 2SEND_F2", "invalid"),
         ("2RECV_F1 2SEND_F0 2F1 2RECV_F2 2SEND_F1 2F2 2SEND_F2", "valid"),
     ):
-        result = check_file("t.sched", order.format(rest=rest).encode(), Options(models=("rank",)))
+        result = check_file("t.sched", order.format(rest=rest).encode(), Question(models=("rank",)))
         assert result.checked[0].answers[0].verdict.value == verdict, rest
 
 
@@ -257,7 +258,7 @@ def test_hand_overs_along_one_linearisation_are_safe_under_every_model(elaborate
 
 
 def answers(source: str):
-    result = check_file("t.sched", source.encode(), Options(models=MODELS))
+    result = check_file("t.sched", source.encode(), Question(models=MODELS))
     assert not result.errors, result.errors
     return {a.model: (a.verdict.value, {f.code for f in a.errors}) for a in result.checked[0].answers}
 

@@ -6,7 +6,8 @@ import pytest
 
 from agreement.generate import random_program
 from engine.programs import pipeline
-from interlock.check.program import Disagreement, check_program
+from interlock.check.obligation import Disagreement
+from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.engine import smt
 from interlock.engine.smt import query as smt_query

@@ -9,15 +9,17 @@ import pytest
 
 from agreement.generate import random_program, schedule
 from engine.programs import frozen_to, pipeline
-from interlock.check.pipeline import Options, check_file
-from interlock.check.program import Limits, check_program
-from interlock.check.verdict import Verdict
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
+from interlock.check.program import check_program
+from interlock.check.verdict import Limits, Verdict
 from interlock.engine import smt
 from interlock.engine.smt import live
 from interlock.engine.smt.query import Sat, Session, Unsat, add, decide
 from interlock.engine.smt.sizes import Bytes
 from interlock.kernel.listing import view
 from interlock.kernel.memory import peaks as kernel_peaks
+from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.ir import Memory, Program, Size
 from interlock.program.plain import plain_form
@@ -282,7 +284,7 @@ SCHED = """schedule vlm {
 
 def checked(capacity: str, engine="graph"):
     return (
-        check_file("a.sched", SCHED.replace("CAPACITY", capacity).encode(), Options(engine=engine))
+        check_file("a.sched", SCHED.replace("CAPACITY", capacity).encode(), Question(engine=engine))
         .checked[0]
         .answers[0]
     )
@@ -296,8 +298,8 @@ def test_for_any_freezing_rests_on_the_query(monkeypatch, engine):
     assert fits.verdict is Verdict.VALID and note.message.endswith(
         "all 2^6 choices in one query, memory included"
     )
-    trained = max(c["peaks"][0] for d in fits.certificates for c in d["claims"] if c["claim"] == "peak")
-    declared = min(c["peaks"][0] for d in fits.certificates for c in d["claims"] if c["claim"] == "peak")
+    trained = max(c["peaks"][0] for d in certificates(fits) for c in d["claims"] if c["claim"] == "peak")
+    declared = min(c["peaks"][0] for d in certificates(fits) for c in d["claims"] if c["claim"] == "peak")
     assert declared < trained
     assert checked(f"{trained}B", engine).verdict is Verdict.VALID
     over = checked(f"{trained - 1}B", engine)

@@ -8,24 +8,24 @@ import pytest
 
 from agreement.generate import lists_of, schedule, stir, with_lists
 from algebra import judging
+from emitted import queries_of
 from engine.programs import frozen_to, pipeline
 from engine.test_smt_memory import weighed
+from interlock.check.certificates import certificates
 from interlock.check.freezings import check_invariance
-from interlock.check.pipeline import Options
 from interlock.check.program import check_program
-from interlock.check.queries import queries
 from interlock.check.verdict import Verdict
 from interlock.engine import graph, smt
 from interlock.engine.smt import invariance as smt_invariance
 from interlock.engine.smt.gates import GATES
 from interlock.engine.smt.query import Sat, Session, Unsat, read
+from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert
 from interlock.rules import communication, dependency, footprint
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS, wait_graph
-from interlock.text.source import Sources
 
 NOT_ASKED = {"IL311", "IL404"}  # of what a lost operation brings: rules/ asks it of the fully trained program
 SHAPES = [
@@ -197,7 +197,7 @@ def test_the_failing_freezing_is_shown(monkeypatch):
     assert (
         answer.verdict is Verdict.INVALID
         and [f.code for f in answer.errors] == ["IL606", "IL701"]
-        and answer.certificates
+        and certificates(answer)
     )
     monkeypatch.setitem(GATES, Kind.SEND_B, lambda s: range(s.first + 1))
     answer = check_invariance(program, [0, 1], under=under)
@@ -223,9 +223,7 @@ def test_what_is_emitted():
       model { layer vit { } layers llm[2] { } }
       cut { e = vit : transpose(gather: late, gather_on: seam, scatter_on: seam)  b = llm : 1f1b }
       for any freezing of vit, llm }"""
-    found = {
-        q.name: q.text for q in queries("a.sched", text.encode(), Sources(), Options(models=("edge", "pair")))
-    }
+    found = {q.name: q.text for q in queries_of("a.sched", text.encode(), Question(models=("edge", "pair")))}
     assert (
         "(set-info :status unsat)" in found["s.invariance-edge"]
         and "under the model edge" in found["s.invariance-edge"]

@@ -13,7 +13,7 @@ import pytest
 
 from command import ROOT
 from gate.scratch import BAD, CSV, GOOD, GROWS
-from interlock.check import pipeline
+from interlock.check import files
 from interlock.cli import check, parallel
 
 FILES = {
@@ -54,7 +54,7 @@ def test_what_is_no_number_of_processes(run, value):
 @pytest.fixture
 def faulty(monkeypatch):
     """`dies.sched` ends the process that checks it, `disagrees.sched` has judges that disagree."""
-    real, parent = pipeline.check_file, os.getpid()
+    real, parent = files.check_file, os.getpid()
 
     def check_file(path, data, options):
         if Path(path).name == "dies.sched" and os.getpid() != parent:

@@ -13,7 +13,7 @@ import pytest
 
 from command import ROOT
 from gate.scratch import BAD, GOOD, GROWS, RAISED
-from interlock.cli import arguments, check, watch
+from interlock.cli import check, make_parser, watch
 
 SKELETON = (ROOT / "spec" / "std" / "gpipe.sched").read_text(encoding="utf-8")
 
@@ -25,9 +25,9 @@ def look(run, capsys, monkeypatch):
 
     def go(args, *changes):
         rounds, checked, errors = [], [], []
-        real = check.one
+        real = check.check_path
         monkeypatch.setattr(
-            check, "one", lambda path, **options: checked.append(path) or real(path, **options)
+            check, "check_path", lambda path, **options: checked.append(path) or real(path, **options)
         )
         changes = iter(changes)
 
@@ -38,10 +38,10 @@ def look(run, capsys, monkeypatch):
             checked.clear()
             run(next(changes))
 
-        parsed = arguments.parser().parse_args(["check", "--watch", "--jobs", "1", *args])
+        parsed = make_parser("check").parse_args(["check", "--watch", "--jobs", "1", *args])
         n = 1 + len(rest := list(changes))
         changes = iter(rest)
-        code = watch.watch(parsed, None, rounds=n, sleep=sleep)
+        code = watch.watch(parsed, rounds=n, sleep=sleep)
         captured = capsys.readouterr()
         rounds.append((captured.out, sorted(checked)))
         return code, rounds, errors

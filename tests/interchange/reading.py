@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.check.pipeline import Options, check_file
+from interlock.check.files import check_file
+from interlock.load import Question
 from interlock.rules.waits import MODELS
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
@@ -31,7 +32,7 @@ def refused(read, text: str, *args, **more) -> tuple[str, str, str]:
 
 def verdicts(text: str, models=tuple(MODELS)) -> dict[str, str]:
     """The verdict of a `.sched` text under each model."""
-    result = check_file("x.sched", text.encode(), Options(models=models))
+    result = check_file("x.sched", text.encode(), Question(models=models))
     assert not result.errors, result.errors
     [checked] = result.checked
     return {a.model: a.verdict.value for a in checked.answers}

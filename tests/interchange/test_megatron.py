@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from command import interlock
-from interlock.check.pipeline import check_file
+from interlock.check.files import check_file
 from interlock.interchange import importing
 from interlock.interchange.megatron import LayoutSizes, read_layout, to_sched
 from interlock.interchange.megatron_flags import read_flags

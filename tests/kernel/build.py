@@ -14,12 +14,36 @@ from interlock.kernel.listing import view
 from interlock.kernel.waits import same, waits
 from interlock.kernel.wellformed import KINDS
 
-WORDS = {"send": "SEND", "recv": "RECV", "wait": "WAIT", "free": "FREE", "data": "REDUCE_DATA", "tie": "REDUCE_TIE", "coll": "COLL", "init": "INIT"}
+WORDS = {
+    "send": "SEND",
+    "recv": "RECV",
+    "wait": "WAIT",
+    "free": "FREE",
+    "data": "REDUCE_DATA",
+    "tie": "REDUCE_TIE",
+    "coll": "COLL",
+    "init": "INIT",
+}
 COLUMNS = ("kind", "stage", "mb", "peer", "name", "comm", "launch")
 
 
-def plain(order: str, *, stages=None, mbs: int | None = None, trainable=None, layers=None, inserted=False, fragment=False,
-          comms=(), ties=(), memory=None, images=None, modalities=None, placeholders=False, reductions="inserted") -> dict:
+def plain(
+    order: str,
+    *,
+    stages=None,
+    mbs: int | None = None,
+    trainable=None,
+    layers=None,
+    inserted=False,
+    fragment=False,
+    comms=(),
+    ties=(),
+    memory=None,
+    images=None,
+    modalities=None,
+    placeholders=False,
+    reductions="inserted",
+) -> dict:
     """`stages`: number of stages of one layer, stage s on rank s mod P, or a list of a rank or an owner list each;
     `layers`: changes to the layers, by number; `trainable`: a string of 0 and 1."""
     ranks = order.split("|")
@@ -39,15 +63,33 @@ def plain(order: str, *, stages=None, mbs: int | None = None, trainable=None, la
     zero = {"weights": 0, "activation": [0, 0], "until_weight": [0, 0], "output": [0, 0], "workspace": [0, 0]}
     trainable = trainable or "1" * len(stages)
     return {
-        "format": "interlock.program/1", "ranks": P, "microbatches": max(mbs, 1),
-        "layers": [{"name": f"l{s}", "trainable": trainable[s] == "1", "modality": None} | zero | (layers or {}).get(s, {}) for s in range(len(stages))],
-        "stages": [{"region": "all", "layers": [s, s + 1]} | ({"owner": where} if isinstance(where, list) else {"rank": where})
-                   for s, where in enumerate(stages)],
-        "images": images or [1] * max(mbs, 1), "modalities": modalities or {},
-        "transfers": "inserted" if inserted else "written", "reductions": reductions, "fragment": fragment, "placeholders": placeholders,
+        "format": "interlock.program/1",
+        "ranks": P,
+        "microbatches": max(mbs, 1),
+        "layers": [
+            {"name": f"l{s}", "trainable": trainable[s] == "1", "modality": None}
+            | zero
+            | (layers or {}).get(s, {})
+            for s in range(len(stages))
+        ],
+        "stages": [
+            {"region": "all", "layers": [s, s + 1]}
+            | ({"owner": where} if isinstance(where, list) else {"rank": where})
+            for s, where in enumerate(stages)
+        ],
+        "images": images or [1] * max(mbs, 1),
+        "modalities": modalities or {},
+        "transfers": "inserted" if inserted else "written",
+        "reductions": reductions,
+        "fragment": fragment,
+        "placeholders": placeholders,
         "communicators": [{"name": f"c{n}", "ranks": c} for n, c in enumerate([list(range(P)), *comms])],
-        "ties": [{"name": n, "stages": s, "comm": c} for n, s, c in ties], "memory": memory, "names": names, "kinds": list(KINDS[:-1]),
-        "order": {"start": start} | {c: [r[c] for r in rows] for c in COLUMNS}}
+        "ties": [{"name": n, "stages": s, "comm": c} for n, s, c in ties],
+        "memory": memory,
+        "names": names,
+        "kinds": list(KINDS[:-1]),
+        "order": {"start": start} | {c: [r[c] for r in rows] for c in COLUMNS},
+    }
 
 
 def _row(token: str, names: list[str]) -> dict:
@@ -57,7 +99,11 @@ def _row(token: str, names: list[str]) -> dict:
         word, peer, name = call.groups()
         if name is not None and name not in names:
             names.append(name)
-        return row | {"kind": KINDS.index(WORDS[word]), "peer": int(peer or -1), "name": -1 if name is None else names.index(name)}
+        return row | {
+            "kind": KINDS.index(WORDS[word]),
+            "peer": int(peer or -1),
+            "name": -1 if name is None else names.index(name),
+        }
     stage, kind, mb = re.fullmatch(r"(-?\d+)?([A-Z_]+)(-?\d+)?", text).groups()
     return row | {"kind": KINDS.index(kind), "stage": int(stage or -1), "mb": int(mb or -1)}
 
@@ -86,8 +132,12 @@ def claim(program: dict, model: str = "pair") -> dict | None:
     if done < sum(1 for e, l in enumerate(leader) if e == l):
         return None
     times = [times[l] for l in leader]
-    return {"claim": "valid", "model": model, "times": times[:v.N],
-            "launches": {str(l): times[v.N + 2 * g:v.N + 2 * g + 2] for l, g in v.groups.items()}}
+    return {
+        "claim": "valid",
+        "model": model,
+        "times": times[: v.N],
+        "launches": {str(l): times[v.N + 2 * g : v.N + 2 * g + 2] for l, g in v.groups.items()},
+    }
 
 
 def one_f_one_b(P: int, M: int, split: bool = False) -> dict:
@@ -96,6 +146,11 @@ def one_f_one_b(P: int, M: int, split: bool = False) -> dict:
     for r in range(P):
         warm = min(P - r - 1, M)
         back = (lambda m: f"{r}I{m} {r}W{m}") if split else (lambda m: f"{r}B{m}")
-        ranks.append(" ".join([f"{r}F{m}" for m in range(warm)]
-                              + [f"{r}F{m} {back(m - warm)}" for m in range(warm, M)] + [back(m) for m in range(M - warm, M)]))
+        ranks.append(
+            " ".join(
+                [f"{r}F{m}" for m in range(warm)]
+                + [f"{r}F{m} {back(m - warm)}" for m in range(warm, M)]
+                + [back(m) for m in range(M - warm, M)]
+            )
+        )
     return plain(" | ".join(ranks), stages=P, mbs=M, inserted=True)

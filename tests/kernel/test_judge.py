@@ -4,12 +4,21 @@ import copy
 import random
 
 import pytest
-from .build import claim, one_f_one_b, plain
 
 from interlock.kernel import Judge, Judgement, judge, judge_all, verify
 
-WRITTEN = plain("0F0 {0SEND_F0} 0F1 {0SEND_F1 0RECV_B0} 0B0 {0RECV_B1} 0B1 STEP | {1RECV_F0} 1F0 1B0 {1RECV_F1 1SEND_B0} 1F1 1B1 {1SEND_B1} STEP", stages=2)
-PROGRAMS = [WRITTEN, one_f_one_b(2, 3), one_f_one_b(3, 4, split=True), plain("0F0 1F0 {1B0 0F1} 1F1 1B1 0B0 0B1", stages=[0, 0])]
+from .build import claim, one_f_one_b, plain
+
+WRITTEN = plain(
+    "0F0 {0SEND_F0} 0F1 {0SEND_F1 0RECV_B0} 0B0 {0RECV_B1} 0B1 STEP | {1RECV_F0} 1F0 1B0 {1RECV_F1 1SEND_B0} 1F1 1B1 {1SEND_B1} STEP",
+    stages=2,
+)
+PROGRAMS = [
+    WRITTEN,
+    one_f_one_b(2, 3),
+    one_f_one_b(3, 4, split=True),
+    plain("0F0 1F0 {1B0 0F1} 1F1 1B1 0B0 0B1", stages=[0, 0]),
+]
 
 
 def document(program, *claims):
@@ -22,18 +31,21 @@ def test_valid_claims_and_every_tight_time(program, model):
     """Longest-path times: no time but those of row-less waits can be raised to its follower's or lowered to its producer's."""
     valid = claim(program, model)
     assert judge(program, valid).accepted
-    shifted = valid | {"times": [3 * t + 7 for t in valid["times"]], "launches": {l: [3 * t + 7 for t in ts] for l, ts in valid["launches"].items()}}
+    shifted = valid | {
+        "times": [3 * t + 7 for t in valid["times"]],
+        "launches": {l: [3 * t + 7 for t in ts] for l, ts in valid["launches"].items()},
+    }
     assert judge(program, shifted).accepted
     for row, time in enumerate(valid["times"]):
         changed = copy.deepcopy(valid)
-        changed["times"][row] = -1 if time else 10 ** 6
+        changed["times"][row] = -1 if time else 10**6
         assert not judge(program, changed).accepted
         changed["times"][row] = time + 0.0
         assert not judge(program, changed).accepted
     for launch in valid["launches"]:
         for end in (0, 1):
             changed = copy.deepcopy(valid)
-            changed["launches"][launch][end] = (10 ** 6, -1)[end]
+            changed["launches"][launch][end] = (10**6, -1)[end]
             assert not judge(program, changed).accepted
     assert not judge(program, valid | {"times": valid["times"][:-1]}).accepted
     assert not judge(program, valid | {"times": valid["times"] + [99]}).accepted
@@ -44,7 +56,7 @@ def test_a_changed_program_is_rejected():
     valid = claim(WRITTEN, "pair")
     order = WRITTEN["order"]
     for row in range(order["start"][-1]):
-        if order["kind"][row] != 21:                                      # without STEP another rule decides
+        if order["kind"][row] != 21:  # without STEP another rule decides
             changed = copy.deepcopy(WRITTEN)
             changed["order"]["mb"][row] ^= 1
             assert not judge(changed, valid).accepted
@@ -53,13 +65,14 @@ def test_a_changed_program_is_rejected():
             if len(column) == order["start"][-1]:
                 del column[row]
         dropped["order"]["start"] = [s - (s > row) for s in dropped["order"]["start"]]
-        times = valid["times"][:row] + valid["times"][row + 1:]
+        times = valid["times"][:row] + valid["times"][row + 1 :]
         assert not judge(dropped, valid | {"times": times}).accepted
 
 
 def test_random_swaps_of_times_agree_with_the_waits():
     from interlock.kernel.listing import view
     from interlock.kernel.waits import waits
+
     program, rng = one_f_one_b(3, 3), random.Random(5)
     valid = claim(program)
     graph = [(a, b) for a, _, b in waits(view(program), "pair")]
@@ -75,10 +88,29 @@ def test_verify():
     good = document(program, claim(program, "pair"), claim(program, "blocking"))
     assert verify(good) == [Judgement(True, "no rule finds an error and every wait goes forward in time")] * 2
     assert verify(good | {"path": "a.sched"})[0].accepted
-    for bad in ({}, [], None, 3, good | {"format": "interlock.certificate/2"}, good | {"claims": []}, good | {"claims": {}}, good | {"program": None}):
+    for bad in (
+        {},
+        [],
+        None,
+        3,
+        good | {"format": "interlock.certificate/2"},
+        good | {"claims": []},
+        good | {"claims": {}},
+        good | {"program": None},
+    ):
         judgements = verify(bad)
         assert judgements and not any(j.accepted for j in judgements)
-    extra = verify(document(program, claim(program), {"claim": "fast"}, 7, {"claim": ["valid"]}, {"claim": "valid"}, {"claim": "invalid", "model": "pair"}))
+    extra = verify(
+        document(
+            program,
+            claim(program),
+            {"claim": "fast"},
+            7,
+            {"claim": ["valid"]},
+            {"claim": "valid"},
+            {"claim": "invalid", "model": "pair"},
+        )
+    )
     assert [j.accepted for j in extra] == [True, False, False, False, False, False]
 
 
@@ -126,7 +158,12 @@ def test_invariance_of_placeholders():
 
 def test_many_claims_read_the_program_once():
     program = one_f_one_b(2, 3)
-    assert [j.accepted for j in judge_all(program, [claim(program, m) for m in ("buffered", "edge", "pair", "rank", "blocking")])] == [True] * 5
+    assert [
+        j.accepted
+        for j in judge_all(
+            program, [claim(program, m) for m in ("buffered", "edge", "pair", "rank", "blocking")]
+        )
+    ] == [True] * 5
 
 
 def test_one_judge_for_many_claims():

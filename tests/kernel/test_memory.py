@@ -1,11 +1,12 @@
 """Peaks by hand (spec/memory.md)."""
 
 import pytest
-from .build import plain
 
 from interlock.kernel import judge
 from interlock.kernel.listing import view
 from interlock.kernel.memory import live_bytes, peaks
+
+from .build import plain
 
 MEMORY = {"capacity": [None], "gradient": [1, 1], "optimizer": [0, 1]}
 
@@ -13,8 +14,12 @@ MEMORY = {"capacity": [None], "gradient": [1, 1], "optimizer": [0, 1]}
 def program(order, layer, **more):
     ranks = order.count("|") + 1
     stages = more.setdefault("stages", 1)
-    return plain(order, layers={s: layer for s in range(stages if isinstance(stages, int) else len(stages))},
-                 memory=MEMORY | {"capacity": [None] * ranks}, **more)
+    return plain(
+        order,
+        layers={s: layer for s in range(stages if isinstance(stages, int) else len(stages))},
+        memory=MEMORY | {"capacity": [None] * ranks},
+        **more,
+    )
 
 
 def live(*args, **more):
@@ -31,8 +36,8 @@ def test_stash_until_x_and_until_w():
     layer = {"activation": [10, 0], "until_weight": [4, 0]}
     assert live("0F0 0F1 0I0 0I1 0W0 0W1 ZERO", layer) == [[10, 20, 20, 14, 8, 4, 0]]
     assert live("0F0 0F1 0B0 0B1 ZERO", layer) == [[10, 20, 20, 10, 0]]
-    assert live("0F0 ZERO", layer, fragment=True) == [[10, 10]]                     # neither: the rank's end
-    assert live("0F0 0I0 ZERO", layer, fragment=True) == [[10, 10, 0]]              # no W: until X
+    assert live("0F0 ZERO", layer, fragment=True) == [[10, 10]]  # neither: the rank's end
+    assert live("0F0 0I0 ZERO", layer, fragment=True) == [[10, 10, 0]]  # no W: until X
     assert live("0F0 0B0", layer, trainable="0", fragment=True) == [[0, 0]]
 
 
@@ -59,10 +64,16 @@ def test_outputs_and_gradients_between_ranks():
 def chain(order, *layers, stages=((0, None),), trainable=None):
     """Bytes of stages of several layers, each with `activation`, `until_weight`, `output` and whether it is recomputed."""
     p = program(order, {}, stages=[0] * len(layers), trainable=trainable)
-    p["layers"] = [l | {"activation": [a, 0], "until_weight": [w, 0], "output": [o, 0]} | ({"recompute": True} if again else {})
-                   for l, (a, w, o, again) in zip(p["layers"], layers)]
+    p["layers"] = [
+        l
+        | {"activation": [a, 0], "until_weight": [w, 0], "output": [o, 0]}
+        | ({"recompute": True} if again else {})
+        for l, (a, w, o, again) in zip(p["layers"], layers)
+    ]
     borders = [first for first, _ in stages] + [len(layers)]
-    p["stages"] = [{"region": "all", "layers": [a, b], "rank": r or 0} for (a, r), b in zip(stages, borders[1:])]
+    p["stages"] = [
+        {"region": "all", "layers": [a, b], "rank": r or 0} for (a, r), b in zip(stages, borders[1:])
+    ]
     return list(live_bytes(view(p)))
 
 
@@ -79,7 +90,7 @@ def test_recomputed_layers_are_live_from_x():
 def test_a_recomputed_run_goes_by_its_last_layer():
     again, kept = (10, 4, 3, True), (10, 4, 3, False)
     frozen_first = chain("0F0 ZERO 0I0 0W0", kept, again, again, trainable="001")
-    assert frozen_first == [[3, 3, 13, 4]]                                        # the input of the run, then the stash of its last layer
+    assert frozen_first == [[3, 3, 13, 4]]  # the input of the run, then the stash of its last layer
     assert chain("0F0 ZERO 0I0", again, again, kept, trainable="000") == [[0, 0, 0]]
 
 
@@ -87,7 +98,7 @@ def test_a_payload_is_kept_until_x_where_the_stage_begins_with_recomputed_layers
     again, kept = (10, 4, 3, True), (10, 4, 3, False)
     order = "0F0 0SEND_F0 0WAIT_F0 0RECV_B0 0B0 | 1RECV_F0 1F0 ZERO 1B0 1SEND_B0 1WAIT_B0"
     two = ((0, 0), (1, 1))
-    assert chain(order, kept, again, stages=two)[1] == [3, 3, 3, 16, 3, 3]        # payload, + stash and gradient
+    assert chain(order, kept, again, stages=two)[1] == [3, 3, 3, 16, 3, 3]  # payload, + stash and gradient
     assert chain(order, kept, kept, stages=two)[1] == [3, 13, 10, 13, 3, 3]
     one = ((0, 0), (1, 0))
     assert chain("0F0 1F0 ZERO 1B0 0B0", kept, again, stages=one) == [[13, 13, 13, 26, 13]]
@@ -101,7 +112,10 @@ def test_recompute_is_true_or_false(value):
 
 
 def test_named_transfers_hold_nothing():
-    assert live("send(1,x) 0F0 | recv(0,x)", {"activation": [10, 0]}, stages=[0], fragment=True) == [[0, 10], [0]]
+    assert live("send(1,x) 0F0 | recv(0,x)", {"activation": [10, 0]}, stages=[0], fragment=True) == [
+        [0, 10],
+        [0],
+    ]
 
 
 def test_workspace_images_and_overlaps():
@@ -110,7 +124,10 @@ def test_workspace_images_and_overlaps():
     assert live("0F0 {0F1 0B0} ZERO 0B1", {"activation": [10, 0]}) == [[10, 20, 20, 10, 10]]
 
 
-@pytest.mark.parametrize("claimed, accepted", [([20], True), ([19], False), ([20, 0], False), ([True], False), ([20.0], False), (None, False)])
+@pytest.mark.parametrize(
+    "claimed, accepted",
+    [([20], True), ([19], False), ([20, 0], False), ([True], False), ([20.0], False), (None, False)],
+)
 def test_peak_claims(claimed, accepted):
     p = program("0F0 0F1 0B0 0B1", {"activation": [10, 0]})
     assert judge(p, {"claim": "peak", "peaks": claimed}).accepted == accepted

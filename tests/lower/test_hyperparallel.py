@@ -10,11 +10,13 @@ from collections import Counter
 
 import pytest
 
+from interlock.check.files import Ruling
 from interlock.check.program import check_program
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
+from interlock.load import case_of
 from interlock.lower import backends, hyperparallel
 from interlock.lower.hyperparallel_schedule import schedule_class
-from interlock.lower.lowering import LoweringRefused, Source, lower
+from interlock.lower.lowering import LoweringRefused, lower
 
 from .. import hyperparallel as golden
 from ..interchange.test_hyperparallel import imported
@@ -26,7 +28,10 @@ BACKEND = backends.find("hyperparallel")
 def again(case: dict) -> dict[str, list[str]]:
     program = imported(golden.steps(case)).program
     return json.loads(
-        lower(Source(Checked("golden.json", "golden", check_program(program, ("pair",)))), BACKEND).text
+        lower(
+            Ruling(case_of(program), CaseResult("golden.json", "golden", check_program(program, ("pair",)))),
+            BACKEND,
+        ).text
     )
 
 

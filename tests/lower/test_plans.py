@@ -9,11 +9,13 @@ import pytest
 
 from command import ROOT, interlock
 from interlock.check import certificates as certificate_files
-from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.check.files import Ruling
+from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.interchange import plan as plans
 from interlock.kernel import verify
+from interlock.load import case_of
 from interlock.lower import backends
-from interlock.lower.lowering import LoweringRefused, Source, lower
+from interlock.lower.lowering import LoweringRefused, lower
 from interlock.program.plain import plain_form
 
 from ..runtime.support import lowered, schedule
@@ -139,12 +141,12 @@ def test_unknown_and_vacuous_are_no_verdicts_to_run_by(verdict, models):
         Answer(models[0], verdict, reason="the search gave up"),
     )
     with pytest.raises(LoweringRefused) as refused:
-        lower(Source(Checked("s.sched", "s", answers)), backends.find("json"))
+        lower(Ruling(case_of(None), CaseResult("s.sched", "s", answers)), backends.find("json"))
     assert (refused.value.code, refused.value.exit) == ("IL843", 3) and "the search gave up" in str(
         refused.value
     )
     with pytest.raises(LoweringRefused) as refused:
-        lower(Source(Checked("s.sched", "s", ())), backends.find("json"))
+        lower(Ruling(case_of(None), CaseResult("s.sched", "s", ())), backends.find("json"))
     assert refused.value.exit == 3
 
 

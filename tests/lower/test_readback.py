@@ -8,12 +8,14 @@ from random import Random
 
 import pytest
 
+from interlock.check.files import Ruling
 from interlock.check.program import check_program
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
 from interlock.interchange import plan as plans
 from interlock.interchange.torch_csv import CsvOptions
+from interlock.load import case_of
 from interlock.lower import backends
-from interlock.lower.lowering import LoweringRefused, Source, lower
+from interlock.lower.lowering import LoweringRefused, lower
 
 from .. import hyperparallel as golden
 from ..agreement.generate import freeze, schedule
@@ -22,8 +24,8 @@ from ..interchange.test_hyperparallel import imported
 from ..runtime.support import lowered
 
 
-def source(program) -> Source:
-    return Source(Checked("a.sched", "a", check_program(program, ("pair",))))
+def source(program) -> Ruling:
+    return Ruling(case_of(program), CaseResult("a.sched", "a", check_program(program, ("pair",))))
 
 
 def cells(text: str) -> list[list[str]]:

@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from interlock.check.program import check_program, written
+from interlock.check.program import check_program
+from interlock.check.subject import write_transfers
 from interlock.check.verdict import Verdict
 from interlock.interchange.plan import describe_difference
 from interlock.lower import rewrites
@@ -40,7 +41,7 @@ def programs(count: int):
 
 
 def placed(program):
-    return written(program) if program.inserted else program
+    return write_transfers(program) if program.inserted else program
 
 
 @pytest.fixture(scope="module")

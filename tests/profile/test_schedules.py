@@ -9,7 +9,7 @@ import pytest
 
 from command import interlock
 from interlock.algebra.elaborate import elaborate
-from interlock.check.pipeline import check_file
+from interlock.check.files import check_file
 from interlock.language.parse import parse
 from interlock.text.source import Sources
 from profiles import HEAD, LAYER
@@ -242,7 +242,7 @@ def test_the_command_line(folder):
 def test_certificates_notice_a_changed_profile(folder):
     def certificates():
         [found] = checked(folder, schedule('model "p.toml"')).checked
-        return [document for a in found.answers for document in a.certificates]
+        return [document for a in found.answers for document in certificates(a)]
 
     before = certificates()
     assert before and before == certificates()

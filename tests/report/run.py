@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock.check.pipeline import FileResult, Options, check_file
-from interlock.check.verdict import Checked
+from interlock.check.files import FileResult, check_file
+from interlock.check.verdict import CaseResult
+from interlock.load import Question
 from interlock.report.outcome import Unread
 from interlock.text.source import Sources
 
@@ -42,14 +43,14 @@ def run(
     files: dict[str, str | bytes] = FILES, models: tuple[str, ...] = ("pair", "rank")
 ) -> list[FileResult]:
     return [
-        check_file(path, data if isinstance(data, bytes) else data.encode(), Options(models))
+        check_file(path, data if isinstance(data, bytes) else data.encode(), Question(models))
         for path, data in files.items()
     ]
 
 
 def given(
     results: list[FileResult], seconds: float = 0.25
-) -> tuple[list[Checked], Callable[[str], Sources | None], dict]:
+) -> tuple[list[CaseResult], Callable[[str], Sources | None], dict]:
     """What a renderer wants: what was checked, the sources, and what else there is. Every schedule took `seconds`."""
     from dataclasses import replace
 

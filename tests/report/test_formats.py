@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from interlock import cli
-from interlock.check.verdict import Answer, Checked, Expectation, Verdict
-from interlock.cli import arguments
+from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
+from interlock.cli import make_parser
 from interlock.report import FORMATS, is_human_readable, render
 from interlock.report.github import MOST
 from interlock.report.items import items
@@ -47,16 +47,15 @@ def test_golden(golden, everything, format):
 
 
 def test_the_command_knows_every_format(monkeypatch, capsys):
-    assert tuple(FORMATS) == arguments.FORMATS and set(FORMATS) == set(ENDINGS)
+    assert set(FORMATS) == set(ENDINGS)
     assert [f for f in FORMATS if is_human_readable(f)] == ["text", "concise"]
-    parse = arguments.parser
     monkeypatch.setenv("INTERLOCK_OUTPUT_FORMAT", "sarif")
-    assert parse().parse_args(["check", "."]).format == "sarif"
-    assert parse().parse_args(["check", ".", "--format", "junit"]).format == "junit"
+    assert make_parser("check").parse_args(["check", "."]).format == "sarif"
+    assert make_parser("check").parse_args(["check", ".", "--format", "junit"]).format == "junit"
     monkeypatch.setenv("INTERLOCK_OUTPUT_FORMAT", "sariff")
     assert cli.main(["explain", "IL402"]) == 0
     with pytest.raises(SystemExit) as usage:
-        parse().parse_args(["check", "."])
+        make_parser("check").parse_args(["check", "."])
     assert (
         usage.value.code == 2
         and "there is no format 'sariff'; there are text, json" in capsys.readouterr().err
@@ -115,7 +114,7 @@ def test_each_kind_of_answer_is_an_item_once(everything):
 
 def test_what_says_nothing_is_a_warning():
     of = [
-        Checked(
+        CaseResult(
             "a.sched",
             "a",
             (
@@ -124,8 +123,8 @@ def test_what_says_nothing_is_a_warning():
                 Answer("edge", Verdict.VALID),
             ),
         ),
-        Checked("a.sched", "b", ()),
-        Checked("a.sched", "c", (Answer("pair", Verdict.VACUOUS, reason="P < 1"),)),
+        CaseResult("a.sched", "b", ()),
+        CaseResult("a.sched", "c", (Answer("pair", Verdict.VACUOUS, reason="P < 1"),)),
     ]
     assert [(i.code, i.level, i.diagnostic.message) for i in items(of, lambda path: None)] == [
         ("IL903", "warning", "a: unknown under pair and rank: cut off"),
@@ -177,7 +176,7 @@ def test_commands_are_escaped():
 
 def test_ten_of_a_kind_then_a_count():
     many = [Unread(f"{i}.sched", (Finding.of_input("IL101", "torn"),)) for i in range(25)]
-    open_ = [Checked(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(11)]
+    open_ = [CaseResult(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(11)]
     *commands, notice, last = render("github", open_, lambda path: None, unread=many).splitlines()
     assert Counter(c.split()[0] for c in commands) == {"::error": MOST, "::warning": MOST}
     assert (
@@ -293,7 +292,7 @@ def test_every_format_agrees_with_the_exit_code():
     for raised, known in product((False, True), repeat=2):
         for (v, f), (w, g), hope in product(answers(raised, known), answers(raised, False), (None, *Verdict)):
             expectations = () if hope is None else (Expectation(hope, None, ("pair",), hope is v),)
-            c = Checked(
+            c = CaseResult(
                 "a.sched", "a", (Answer("pair", v, findings=f), Answer("rank", w, findings=g)), expectations
             )
             excused = (

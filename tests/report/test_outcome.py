@@ -1,6 +1,6 @@
 import pytest
 
-from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.report.outcome import Unread, exit_code, outcome, summary
 
 V, I, U, N = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN, Verdict.VACUOUS
@@ -8,7 +8,7 @@ V, I, U, N = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN, Verdict.VACUOUS
 
 def of(verdicts, *expectations, path="a"):
     answers = tuple(Answer(m, v) for m, v in zip(("pair", "rank"), verdicts))
-    return Checked(
+    return CaseResult(
         path, "s", answers, tuple(Expectation(v, None, models, met) for v, models, met in expectations)
     )
 

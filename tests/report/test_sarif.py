@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from interlock.check.verdict import Answer, Checked
+from interlock.check.verdict import Answer, CaseResult
 from interlock.report import render, sarif
 from interlock.report.outcome import Unread
 from interlock.text.finding import Finding
@@ -136,7 +136,7 @@ def test_beyond_the_limits_errors_come_first_and_a_notification_says_so(valid, m
     monkeypatch.setattr(sarif, "MOST_RESULTS", 20)
     monkeypatch.setattr(sarif, "SHOWN_RESULTS", 5)
     many = [Unread(f"{i}.sched", (Finding.of_input("IL101", "torn"),)) for i in range(15)]
-    open_ = [Checked(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(30)]
+    open_ = [CaseResult(f"{i}.csv", "x", (Answer("pair", reason="?"),)) for i in range(30)]
 
     def run_of(unread):
         report = json.loads(

@@ -7,9 +7,10 @@ import jsonschema
 import pytest
 
 from interlock import __version__
-from interlock.check.pipeline import Options, check_file
+from interlock.check.files import check_file
 from interlock.check.targets import TARGETS
-from interlock.check.verdict import Answer, Checked, Verdict, Waived
+from interlock.check.verdict import Answer, CaseResult, Verdict, Waived
+from interlock.load import Question
 from interlock.report import explain, render
 from interlock.report.outcome import OUTCOMES
 from interlock.rules.waits import MODELS
@@ -102,7 +103,7 @@ def test_cases_and_examples_for_every_model_and_target():
     assert len(paths) > 35
     agree(
         [
-            check_file(str(p.relative_to(ROOT)), p.read_bytes(), Options(MODELS, targets=tuple(TARGETS)))
+            check_file(str(p.relative_to(ROOT)), p.read_bytes(), Question(MODELS, targets=tuple(TARGETS)))
             for p in paths
         ]
     )
@@ -138,7 +139,7 @@ def test_bad_input(data):
 
 
 def test_what_is_no_number_and_what_is_waived():
-    c = Checked(
+    c = CaseResult(
         "a\udcff.sched",
         "a",
         (Answer("pair", reason="P < \ud800"), Answer("torch", target=True)),

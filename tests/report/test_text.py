@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.check.program import check_program
-from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.report import text
 from interlock.report.outcome import Unread
 from interlock.text.finding import Finding, Mark
@@ -17,7 +17,7 @@ def checked(source, models=("pair",), *expectations, path="vlm.sched", sources=N
     program, sources = sample(source, path=path, sources=sources, **options)
     name = source.split()[1]
     at = sources._sources[-1].base
-    return Checked(
+    return CaseResult(
         path, name, check_program(program, models), expectations, at=at, width=len(f"schedule {name}")
     ), sources
 
@@ -80,7 +80,7 @@ def test_run_over_many_files(golden):
     ):
         found.append(checked(source, ("pair",), *expectations, path=path, sources=sources)[0])
     found.append(
-        Checked(
+        CaseResult(
             "prove.sched",
             "family",
             (
@@ -114,14 +114,14 @@ def test_operations_without_a_place_are_named():
     from dataclasses import replace
 
     bare = replace(program, order=replace(order, at=order.at * 0 - 1))
-    c = Checked("x.csv", "x", check_program(bare, ("pair",)))
+    c = CaseResult("x.csv", "x", check_program(bare, ("pair",)))
     told = report(c, None)
     assert " --> x.csv\n" in told
     assert "= note: rank 0, operation 5: 0RECV_B0: peak of rank 0: 29 GiB" in told
 
 
 def test_an_unknown_never_reads_like_success():
-    c = Checked(
+    c = CaseResult(
         "x.sched",
         "x",
         (Answer("pair", reason="z3 gave up; a smaller M would decide it"),),
@@ -133,5 +133,5 @@ def test_an_unknown_never_reads_like_success():
 
 
 def test_valid_without_a_certificate_says_so():
-    c = Checked("x.sched", "x", (Answer("pair", Verdict.VALID),))
+    c = CaseResult("x.sched", "x", (Answer("pair", Verdict.VALID),))
     assert "valid under pair (no certificate)" in text.render([c], lambda path: None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from interlock.check.pipeline import Options
+from interlock.check.files import rulings
+from interlock.load import Question, load
 from interlock.report.timeline.layout import Scene
-from interlock.report.timeline.scenes import Subject, scene, subjects
+from interlock.report.timeline.scenes import Drawing, scene
 
 MODEL = """model {{ layers llm[{layers}] {{ forward 3ms  backward 6ms  activation 200MiB  output 24MiB  weights 400MiB }} }}
   memory {{ capacity {capacity} }}
@@ -55,9 +56,9 @@ REGIONS = """schedule regions {
 """
 
 
-def subject(text: str, path: str = "a.sched", models: tuple[str, ...] = ()) -> Subject:
-    (found,) = subjects(path, text.encode(), Options(models))
-    return found
+def subject(text: str, path: str = "a.sched", models: tuple[str, ...] = ()) -> Drawing:
+    (found,) = rulings(load(path, text.encode(), Question(models)))
+    return Drawing(found.case, found.result)
 
 
 def drawn(text: str, model: str | None = None, **options) -> Scene:
@@ -74,7 +75,7 @@ def ran(text: str, model: str = "pair") -> str:
     found = subject(text, models=(model,))
     run = scene(found, model).timeline
     later = lambda times: np.where(times < 0, -1, times * 11 // 10 + 3)
-    return dumps(found.checked.name, Timeline(run.program, model, later(run.start), later(run.end)))
+    return dumps(found.name, Timeline(run.program, model, later(run.start), later(run.end)))
 
 
 def measured(text: str, model: str = "pair") -> Scene:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from interlock.cli.show import table
+from interlock.cli.compare import table
 from interlock.report.timeline import html
 from interlock.report.timeline.palette import REGIONS as COLORS
 from interlock.report.timeline.palette import fills, ink

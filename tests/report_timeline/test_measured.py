@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from command import interlock
-from interlock.cli.show import table
+from interlock.cli.compare import table
 from interlock.report.timeline import html, perfetto, svg, terminal
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, measured, pipeline, ran
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from interlock.cli.show import table
+from interlock.cli.compare import table
 from interlock.report.timeline import html
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, measured, pipeline
 

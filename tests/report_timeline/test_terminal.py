@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from interlock.cli.show import table
+from interlock.cli.compare import table
 from interlock.report.style import columns
 from interlock.report.timeline import terminal
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline

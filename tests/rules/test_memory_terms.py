@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from interlock.algebra.standard import elaborate_text
-from interlock.check.pipeline import Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
 from interlock.engine import smt
+from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.ir import Size
 from interlock.program.transfers import insert
@@ -88,12 +90,12 @@ PEAK = 2 * X + 4 * X + (4 * X + 2 * X) + 2 * (1000 + 10 * 1000 * 4 // 2)  # two 
 def test_every_judge_counts_them(engine, capacity, verdict):
     """Rules, kernel, executor and z3 agree on a peak computed by hand, to the byte."""
     text = one(HEAD, f"capacity {capacity}B  {TERMS}", microbatches=2)
-    (answer,) = check_file("s.sched", text.encode(), Options(engine=engine)).checked[0].answers
+    (answer,) = check_file("s.sched", text.encode(), Question(engine=engine)).checked[0].answers
     assert answer.verdict.value == verdict and [f.code for f in answer.errors] == ["IL501"] * (
         verdict == "invalid"
     )
     if verdict == "valid":
-        assert {"claim": "peak", "peaks": [PEAK]} in answer.certificates[0]["claims"]
+        assert {"claim": "peak", "peaks": [PEAK]} in certificates(answer)[0]["claims"]
     else:
         assert answer.errors[0].data["peak"] == PEAK and answer.replay is not None
 

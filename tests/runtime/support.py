@@ -9,10 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.check.pipeline import Options
+from interlock.check.files import rulings
+from interlock.interchange.torch_csv import CsvOptions
+from interlock.load import Question, load
 from interlock.lower import backends
 from interlock.lower.lowering import lower
-from interlock.lower.sources import sources_of
 
 HERE = Path(__file__).parent
 TEXT = "layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } layer head { }"
@@ -38,10 +39,10 @@ def schedule(skeleton: str, ranks: int, microbatches: int, frozen=(), text_only=
 
 
 def lowered(text: str, to: str = "torch", name: str = "s.sched", csv=None, **options):
-    result, sources = sources_of(name, text.encode(), Options(csv=csv))
-    assert not result.errors, result.errors
-    [source] = sources
-    return lower(source, backends.find(to), backends.LoweringOptions(**options))
+    loaded = load(name, text.encode(), Question(csv=csv or CsvOptions()))
+    assert not loaded.errors, loaded.errors
+    [ruling] = rulings(loaded)
+    return lower(ruling, backends.find(to), backends.LoweringOptions(**options))
 
 
 def environment() -> dict[str, str]:

@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from command import GIB, interlock
-from interlock.check.program import check_program, written
+from interlock.check.program import check_program
+from interlock.check.subject import write_transfers
 from interlock.check.verdict import Verdict
 from interlock.interchange.plan import program_head
 from interlock.interchange.plan_actions import list_actions
@@ -49,7 +50,7 @@ def candidates():
     while True:
         rng = Random(seed)
         seed += 1
-        program = stir(written(schedule(rng)), rng) if seed % 4 else random_program(rng)[0]
+        program = stir(write_transfers(schedule(rng)), rng) if seed % 4 else random_program(rng)[0]
         if 1 < program.ranks <= RANKS and not program.inserted and len(program.order) <= 120:
             yield seed, program
 

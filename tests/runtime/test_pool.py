@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from interlock.algebra.standard import derive_standard
-from interlock.check.program import written
+from interlock.check.subject import write_transfers
 from interlock.interchange.plan import program_head
 from interlock.interchange.plan_actions import list_actions
 from interlock.program.ir import Kind
@@ -41,7 +41,8 @@ def test_messages_arrive_whole_and_for_their_job():
 
 
 def test_jobs_one_after_the_other_and_a_process_that_ends():
-    small, large = (written(derive_standard("1f1b", P, 3)) for P in (2, 3))
+    small, large = (write_transfers(derive_standard("1f1b", P, 3)) for P in (2, 3))
+    small, large = (write_transfers(program("1f1b", P, 3)) for P in (2, 3))
     with Pool(3) as pool:
         for p in (large, small, large):
             times = by_kind(p, {Kind.F: 2_000_000, Kind.B: 4_000_000})
@@ -58,7 +59,7 @@ def test_jobs_one_after_the_other_and_a_process_that_ends():
 
 
 def test_a_job_that_takes_too_long():
-    p = written(derive_standard("1f1b", 2, 2))
+    p = write_transfers(derive_standard("1f1b", 2, 2))
     job = {
         "plain": program_head(p),
         "ranks": list_actions(p),

@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from interlock.algebra.machine import machine_of
 from interlock.algebra.standard import elaborate_text
-from interlock.check.pipeline import Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
+from interlock.load import Question
 from interlock.program.transfers import restrict
 from interlock.text import resources
 from interlock.timing import freezings as module
@@ -21,7 +23,7 @@ from interlock.timing.transpose import exposure
 
 
 def check(text: str, **options):
-    result = check_file("s.sched", text.encode(), Options(**options))
+    result = check_file("s.sched", text.encode(), Question(**options))
     assert not result.errors, result.errors
     return result.checked[0]
 
@@ -105,7 +107,7 @@ def test_a_bound_that_only_some_freezing_breaks():
     assert check(vlm(f"bubble <= {share(worst, 1) / 10**4}%")).verdict.value == "valid"
     found = check(vlm(f"bubble <= {share(trained, 1) / 10**4}%"))
     (finding,) = found.answers[0].errors
-    assert finding.code == "IL703" and found.answers[0].certificates
+    assert finding.code == "IL703" and certificates(found.answers[0])
     frozen = re.search(r"with (.*) frozen", finding.message)[1]
     declared = vlm(f"bubble <= {share(trained, 1) / 10**4}%").replace(
         "for any freezing of vit, proj", f"freeze {frozen}"

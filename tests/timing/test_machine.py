@@ -9,7 +9,8 @@ import pytest
 from interlock import cli
 from interlock.algebra.machine import machine_of
 from interlock.algebra.standard import elaborate_text
-from interlock.check.pipeline import Options, check_file
+from interlock.check.files import check_file
+from interlock.load import Question
 from interlock.text.finding import InputError
 from interlock.timing.durations import DataParallel, Link, Machine, NoTimes, durations
 from interlock.timing.simulate import makespan
@@ -30,7 +31,7 @@ def text(
 
 
 def verdict(source: str) -> tuple[str, set[str]]:
-    result = check_file("s.sched", source.encode(), Options())
+    result = check_file("s.sched", source.encode(), Question())
     assert not result.errors, result.errors
     found = result.checked[0]
     return found.verdict.value, {f.code for a in found.answers for f in a.errors}

@@ -8,8 +8,10 @@ import random
 import pytest
 
 from interlock.algebra.standard import elaborate_text
-from interlock.check.pipeline import Options, check_file
+from interlock.check.certificates import certificates
+from interlock.check.files import check_file
 from interlock.engine.smt.longest import Excess, Step, too_long
+from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.timing.durations import by_kind, durations
 from interlock.timing.figures import figures
@@ -19,7 +21,7 @@ from interlock.timing.transpose import exposure
 
 
 def check(text: str, **options):
-    result = check_file("t.sched", text.encode(), Options(**options))
+    result = check_file("t.sched", text.encode(), Question(**options))
     assert not result.errors, result.errors
     return result.checked[0]
 
@@ -59,7 +61,7 @@ def test_at_written_durations(requires, verdict, code):
     assert found.verdict.value == verdict and {f.code for a in found.answers for f in a.errors} == {code} - {
         ""
     }
-    assert found.answers[0].certificates and found.figures["makespan"] == "29 ms"
+    assert certificates(found.answers[0]) and found.figures["makespan"] == "29 ms"
 
 
 def test_what_a_finding_says():
@@ -231,5 +233,5 @@ def test_figures_at_a_corner_are_those_of_the_simulator():
     ],
 )
 def test_requirements_that_say_nothing(requires, code):
-    result = check_file("t.sched", derived(requires).encode(), Options())
+    result = check_file("t.sched", derived(requires).encode(), Question())
     assert [d.code for d in result.errors] == [code]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from interlock.algebra.elaborate import SIZED, Elaborated
 from interlock.algebra.machine import machine_of
 from interlock.algebra.requirements import Bound
+from interlock.check.freezings import train
 from interlock.check.intervals import by_solver
-from interlock.check.runs import Runs, finding, named, value_of, where
-from interlock.check.verdict import Answer, Verdict
+from interlock.check.obligation import Record, moot
+from interlock.check.runs import Runs, finding, value_of, where
+from interlock.check.sizes import name_assumption
+from interlock.check.subject import Subject
+from interlock.check.verdict import Outcome, Verdict
+from interlock.load import Case
 from interlock.program.ir import Program
 from interlock.program.transfers import restrict
 from interlock.text.finding import Finding, Severity
@@ -28,124 +33,105 @@ TIMED = ("forward", "backward", "backward_input", "backward_weight")
 
 
 @dataclass(frozen=True)
+class Durations:
+    """R-REQ-4 to R-REQ-6: bubble, exposure and makespan within what `require` allows; asked of what is valid otherwise.
+
+    subject   the program as judged, with or without its transfers written; findings are about its rows
+    bounds    those asked under each of `models`; several models only where transfers are inserted: one run for all of them
+    """
+
+    case: Case
+    subject: Subject
+    bounds: tuple[Bound, ...]
+    models: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        asked = ", ".join(b.figure for b in self.bounds)
+        return f"durations: {asked}" if asked else "durations"
+
+    def discharge(self, earlier: Record) -> Outcome:
+        [model, *_] = self.models
+        blocked = moot(earlier, model)
+        if blocked is not None:
+            return blocked
+        found = decide(self.case, self.subject.program, self.bounds, model)
+        if self.subject.program.inserted or self.case.program.inserted:
+            figures = found.figures
+        else:
+            figures = {f"{name} under `{model}`": value for name, value in found.figures.items()}
+        if found.findings:
+            return Outcome(Verdict.INVALID, "", found.findings, None, figures=figures)
+        if found.undecided:
+            notes = tuple(
+                Finding("IL901", "R-REQ-1", reason, severity=Severity.NOTE) for reason in found.undecided
+            )
+            return Outcome(Verdict.UNKNOWN, "; ".join(found.undecided), notes, figures=figures)
+        return Outcome(Verdict.VALID, "", figures=figures)
+
+
+@dataclass(frozen=True)
 class Decision:
     """findings: of requirements that fail; undecided: why others are open; figures: by name, for the report."""
 
     findings: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
-    figures: dict | None = None
+    figures: dict[str, str] = field(default_factory=dict)
 
 
-def apply(
-    schedule: Elaborated, answers: Sequence[Answer], bounds: Sequence[Bound]
-) -> tuple[tuple[Answer, ...], dict]:
-    """The answers with what `require` asks of durations decided, and figures for the report. An answer that is not valid stays as it is.
-
-    A valid one whose bound fails is invalid, with the critical path in its finding; its certificate stays, that of everything but durations.
-    """
-    out, told, known = [], {}, {}
-    for answer in answers:
-        if answer.verdict is not Verdict.VALID or answer.target or answer.program is None:
-            out.append(answer)
-            continue
-        mine = tuple(b for b in bounds if not b.models or answer.model in b.models)
-        key = (
-            mine,
-            "" if schedule.program.inserted else answer.model,
-        )  # inserted transfers: one run for every model
-        if key not in known:
-            known[key] = decide(schedule, answer.program, mine, answer.model)
-        found = known[key]
-        if found.figures and not told:
-            told = (
-                found.figures
-                if schedule.program.inserted
-                else {f"{name} under `{answer.model}`": value for name, value in found.figures.items()}
-            )
-        out.append(_with(answer, found))
-    return tuple(out), told
-
-
-def _with(answer: Answer, found: Decision) -> Answer:
-    if found.findings:
-        return replace(answer, verdict=Verdict.INVALID, findings=answer.findings + found.findings, reason="")
-    if found.undecided:
-        notes = tuple(
-            Finding("IL901", "R-REQ-1", reason, severity=Severity.NOTE) for reason in found.undecided
-        )
-        return replace(
-            answer,
-            verdict=Verdict.UNKNOWN,
-            findings=answer.findings + notes,
-            reason="; ".join(found.undecided),
-        )
-    return answer
-
-
-def decide(schedule: Elaborated, program: Program, bounds: Sequence[Bound], model: str) -> Decision:
-    """The bounds of a schedule under one model. `program`: as judged, with or without its transfers written; findings mark its rows."""
+def decide(case: Case, program: Program, bounds: Sequence[Bound], model: str) -> Decision:
+    """The bounds of a case under one model. `program`: as judged, with or without its transfers written."""
+    schedule = case.schedule
+    if schedule is None:
+        return Decision()
     timed = [a for a in schedule.assumes if a.property in TIMED]
     other = sorted({a.property for a in schedule.assumes} - {*TIMED, *SIZED})
     undecided = [
         f"`assume {p} in` is decided for durations and sizes only ({', '.join((*TIMED, *SIZED))})"
         for p in other
     ]
-    mine, each = list(bounds), []
-    if schedule.freezing and mine:
-        schedule, program = _freest(schedule, program)
-        monotone = lambda b: (
-            b.figure == "makespan" and machine_of(schedule).overlap is None
-        )  # no freezing takes longer than none
-        mine, each = [b for b in bounds if monotone(b)], [b for b in bounds if not monotone(b)]
     if not bounds and len(program.order) > FIGURES_LIMIT:
         return Decision((), tuple(undecided))
+    once = list(bounds)
+    if schedule.freezing and bounds:
+        largest = train(case, schedule.freezing)
+        if largest.layers != schedule.program.layers:
+            schedule, program = replace(schedule, program=largest), largest
+        once = [b for b in bounds if _longest_when_trained(b, schedule)]
     run = Runs(schedule, program, model, timed)
+    findings = []
     try:
-        told = _figures(run)
-        findings = []
-        for bound in mine:
-            found = _decide(run, bound)
+        figures = _figures(run)
+        for bound in bounds:
+            found = _decide(run, bound) if bound in once else _every_freezing(schedule, run, bound)
             if isinstance(found, Finding):
                 findings.append(found)
             elif found:
                 undecided.append(found)
-        for bound in each:
-            found = _every_freezing(schedule, run, bound)
-            (findings if isinstance(found, Finding) else undecided).extend([found] if found else [])
-        return Decision(tuple(findings), tuple(undecided), told)
+        return Decision(tuple(findings), tuple(undecided), figures)
     except NoTimes as lacking:
-        return Decision(
-            (), (*undecided, *(f"`require {b.figure}` asks for durations: {lacking}" for b in bounds))
-        )
+        lacks = [f"`require {b.figure}` asks for durations: {lacking}" for b in bounds]
     except Cyclic:
-        return Decision()  # nothing ends: the cycle is the answer
+        lacks = [f"`require {b.figure}` is asked of a run that does not end" for b in bounds]
+    return Decision((), (*undecided, *lacks))
 
 
-def _freest(schedule: Elaborated, program: Program) -> tuple[Elaborated, Program]:
-    """With every layer of `for any freezing` trained."""
-    base = schedule.trained or schedule.program
-    layers = tuple(
-        replace(l, trainable=i in schedule.freezing or now.trainable)
-        for i, (l, now) in enumerate(zip(base.layers, schedule.program.layers))
-    )
-    if layers == schedule.program.layers:
-        return schedule, program
-    listed = schedule.trained is None and not base.inserted  # with its transfers: as it is written
-    freest = replace(base, layers=layers) if listed else restrict(base, layers)
-    return replace(schedule, program=freest), freest
+def _longest_when_trained(bound: Bound, schedule: Elaborated) -> bool:
+    """Whether no freezing has a larger figure than none: a makespan in which overlapped halves add no time of their own."""
+    return bound.figure == "makespan" and machine_of(schedule).overlap is None
 
 
-def _every_freezing(schedule: Elaborated, freest: Runs, bound: Bound) -> Finding | str:
+def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Finding | str:
     """A bound of a figure that freezing may raise as well as lower: decided for each freezing that durations tell apart."""
     open_ = f"`require {bound.figure}` is not decided for every freezing: "
-    base = freest.own
+    base = trained_run.own
     if schedule.trained is None and not base.inserted:
         return open_ + "the order is written out with its transfers"
     assumed = [
-        tuple((i, a.property) for i, a in enumerate(freest.assumes) if l in a.layers)
+        tuple((i, a.property) for i, a in enumerate(trained_run.assumes) if l in a.layers)
         for l in range(len(base.layers))
     ]
-    most = min(MOST if not freest.assumes else FEW, MOST_ROWS // max(len(base.order), 1))
+    most = min(MOST if not trained_run.assumes else FEW, MOST_ROWS // max(len(base.order), 1))
     tried = list(
         itertools.islice(freezings(base, schedule.freezing, [*zip(schedule.times, assumed)]), most + 1)
     )
@@ -163,8 +149,8 @@ def _every_freezing(schedule: Elaborated, freest: Runs, bound: Bound) -> Finding
         run = Runs(
             replace(schedule, program=program),
             program,
-            freest.model,
-            freest.assumes,
+            trained_run.model,
+            trained_run.assumes,
             f"with {names(base, frozen)} frozen",
         )
         found = _decide(run, bound)
@@ -237,8 +223,8 @@ def _first_to_break(run: Runs, bound: Bound, breaks: Callable) -> str:
 
     low, high = a.low.value, a.high.value
     if breaks(at(low)):
-        return f"at every {named(run.program, a)}, and at {duration(high)}"
+        return f"at every {name_assumption(run.program, a)}, and at {duration(high)}"
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if breaks(at(middle)) else (middle, high)
-    return f"at {named(run.program, a)} = {duration(a.high.value)} (it breaks from {duration(high)} on)"
+    return f"at {name_assumption(run.program, a)} = {duration(a.high.value)} (it breaks from {duration(high)} on)"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from interlock.algebra.requirements import Bound
-from interlock.check.runs import Runs, finding, named, value_of
+from interlock.check.runs import Runs, finding, value_of
+from interlock.check.sizes import name_assumption
 from interlock.engine.smt.longest import Excess, Step, too_long
 from interlock.engine.smt.query import Unknown
 from interlock.program.facts import Facts
@@ -73,7 +74,7 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
     inside = _Inside(run, values)
     value = value_of(inside, figure, run.low)
     said = ", ".join(
-        f"{named(run.program, a)} = {'..'.join(duration(v) for v in sorted({values[i, l] for l in a.layers})[:: max(1, len({values[i, l] for l in a.layers}) - 1)])}"
+        f"{name_assumption(run.program, a)} = {'..'.join(duration(v) for v in sorted({values[i, l] for l in a.layers})[:: max(1, len({values[i, l] for l in a.layers}) - 1)])}"
         for i, a in enumerate(run.assumes)
     )
     if not breaks(value):

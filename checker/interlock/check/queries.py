@@ -1,14 +1,26 @@
-"""What a file is asked as SMT-LIB text, for any solver to decide: `interlock check --emit smt2`."""
+"""What a case is asked as SMT-LIB text, for any solver to decide: `interlock check --emit smt2`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
+from typing import Any
 
-from interlock.check.pipeline import DEFAULT_MODEL, Options, freest, models_asked, with_capacity
+from interlock.check.freezings import Freezings
+from interlock.check.obligations import limits_of
+from interlock.check.sizes import smallest
+from interlock.check.subject import Subject, unlimited, write_transfers
+from interlock.check.verdict import Limits, Verdict
+from interlock.engine import graph
+from interlock.load import Case
+from interlock.program.facts import Facts
 from interlock.program.ir import Program
-from interlock.text.source import Sources
+from interlock.program.linearise import compute_times
+from interlock.rules import dependency, footprint
+from interlock.rules.memory import Usage
+from interlock.rules.waits import wait_graph
 
 GROUPS = (
     "dep: who waits for whom",
@@ -30,181 +42,133 @@ class Text:
     text: str
 
 
-def queries(path: str, data: bytes, sources: Sources, options: Options = Options()) -> Iterator[Text]:
-    """The queries of each schedule of a file, with the status that the rules and the graph engine find. Raises InputError."""
-    if PurePath(path).suffix.lower() == ".csv":
-        from interlock.interchange import torch_csv
-
-        program = torch_csv.read(
-            sources.add(path, torch_csv.decode(data)), options.csv or torch_csv.CsvOptions()
-        )
-        yield from _program(path, PurePath(path).stem, program, options.models or (DEFAULT_MODEL,), None)
-        return
-    from interlock.algebra.elaborate import elaborate_schedule
-    from interlock.algebra.library import Library
-    from interlock.algebra.requirements import requirements
-    from interlock.check.program import unbounded, written
-    from interlock.check.sizes import fullest
-    from interlock.language.parse import decode, parse
-
-    file = parse(sources.add(path, decode(path, data)))
-    library = Library(file, sources)
-    for node in file.schedules:
-        schedule = fullest(elaborate_schedule(with_capacity(node, options.capacity), library))
-        peak = requirements(schedule).peak
-        program = schedule.program
-        memory = program.memory or (unbounded(program) if peak is not None else None)
-        program = replace(program, memory=memory)
-        if program.inserted and memory is not None:
-            program = written(program, schedule.trained, schedule.comm_of) or replace(program, memory=None)
-        yield from _program(path, schedule.name, program, models_asked(schedule, options), peak)
-        if schedule.freezing:
-            yield from _freezings(path, schedule, peak, models_asked(schedule, options))
-        yield from _owners(path, schedule)
+def queries(case: Case) -> Iterator[Text]:
+    """The queries of a case, with the status that the rules and the graph engine find."""
+    limits = limits_of(case)
+    about = _About(case.path, case.name)
+    program = _with_bytes(case, limits)
+    yield from _waits(about, program, case.models)
+    yield from _footprint(about, program)
+    yield from _bytes(about, program, limits)
+    if case.schedule is not None and case.schedule.freezing:
+        yield from _freezings(about, Freezings(case, limits), case.models)
+    if case.schedule is not None:
+        yield from _owners(about, case)
 
 
-def _program(
-    path: str, name: str, program: Program, models: Sequence[str], peak: Sequence[int | None] | None
-) -> Iterator[Text]:
-    from interlock.engine import graph, smt
-    from interlock.program.facts import Facts
-    from interlock.rules import dependency, footprint
-    from interlock.rules.communication import Transfers
-    from interlock.rules.memory import Usage
-    from interlock.rules.waits import wait_graph
-
-    facts = Facts(program)
-    transfers = Transfers(facts)
-    for model in models[:1] if program.inserted else models:
-        waits = wait_graph(facts, transfers, model)
-        under = "every model: transfers are inserted" if program.inserted else f"the model {model}"
-        yield _text(
-            path,
-            name,
-            f"dep-{'any' if program.inserted else model}",
-            f"its waits, under {under}",
-            lambda: smt.dependency_query(waits),
-            "sat" if graph.solve(waits).acyclic else "unsat",
-        )
-    if not program.fragment:
-        found = {f.code for f in (*dependency.check(facts), *footprint.check(facts)) if f.is_error} & PRESENCE
-        yield _text(
-            path,
-            name,
-            "foot",
-            "its backward work",
-            lambda: smt.footprint_query(program),
-            "sat" if found else "unsat",
-        )
-    if program.memory is not None and not program.inserted:
-        limits = _limits(program, peak)
-        over = any(limit is not None and used > limit for used, limit in zip(Usage(facts).peaks, limits))
-        yield _text(
-            path,
-            name,
-            "mem",
-            "its bytes",
-            lambda: smt.memory_query(program, limits=limits),
-            "sat" if over else "unsat",
-        )
+def _with_bytes(case: Case, limits: Limits) -> Program:
+    """The program with its transfers written wherever it has bytes to count, limited or not."""
+    program = case.program
+    memory = program.memory or (unlimited(program) if limits.peak is not None else None)
+    program = replace(program, memory=memory)
+    if program.inserted and memory is not None:
+        return write_transfers(program, case.trained, case.comm_of) or replace(program, memory=None)
+    return program
 
 
-def _limits(program: Program, peak: Sequence[int | None] | None) -> tuple[int | None, ...]:
-    """The smaller of capacity and required peak of each rank."""
-    from interlock.check.freezings import least
+@dataclass(frozen=True)
+class _About:
+    """Which schedule of which file; makes the texts of its queries."""
 
-    return least(program.memory.capacity, peak or program.memory.capacity)
+    path: str
+    schedule: str
+
+    def write(self, what: str, about: str, ask: Callable[[], Any], expected: str) -> Text:
+        """`ask` makes the query. One that is too large is a comment that says so."""
+        from interlock.engine import smt
+
+        try:
+            query = ask()
+        except smt.TooLarge as reason:
+            return self.explain(what, about, str(reason))
+        groups = [line for line in GROUPS if line.split(":")[0] in query.groups]
+        head = [self._head(about), "", *groups, ""]
+        return Text(f"{self.schedule}.{what}", smt.emit(query, expected, head))
+
+    def explain(self, what: str, about: str, reason: str) -> Text:
+        """A comment that says why there is no query."""
+        return Text(f"{self.schedule}.{what}", f"; {self._head(about)}\n; not written: {reason}\n")
+
+    def _head(self, about: str) -> str:
+        return f"{PurePath(self.path).name}, schedule {self.schedule}: {about}"
 
 
-def _freezings(
-    path: str, schedule, peak: Sequence[int | None] | None, models: Sequence[str]
-) -> Iterator[Text]:
-    from interlock.check.program import Limits, check_program
-    from interlock.check.verdict import Verdict
+def _waits(about: _About, program: Program, models: Sequence[str]) -> Iterator[Text]:
     from interlock.engine import smt
-    from interlock.program.facts import Facts
-    from interlock.program.linearise import compute_times
 
-    trained, placed = freest(schedule, peak)
+    subject = Subject(program)
+    for model in models[:1] if program.inserted else models:
+        waits = wait_graph(subject.facts, subject.transfers, model)
+        under = "every model: transfers are inserted" if program.inserted else f"the model {model}"
+        name = f"dep-{'any' if program.inserted else model}"
+        status = "sat" if graph.solve(waits).acyclic else "unsat"
+        yield about.write(name, f"its waits, under {under}", partial(smt.dependency_query, waits), status)
+
+
+def _footprint(about: _About, program: Program) -> Iterator[Text]:
+    from interlock.engine import smt
+
+    if program.fragment:
+        return
+    facts = Facts(program)
+    errors = {f.code for f in (*dependency.check(facts), *footprint.check(facts)) if f.is_error}
+    status = "sat" if errors & PRESENCE else "unsat"
+    yield about.write("foot", "its backward work", partial(smt.footprint_query, program), status)
+
+
+def _bytes(about: _About, program: Program, limits: Limits) -> Iterator[Text]:
+    from interlock.engine import smt
+
+    if program.memory is None or program.inserted:
+        return
+    most = _least_limits(program, limits)
+    exceeds = any(x is not None and used > x for used, x in zip(Usage(Facts(program)).peaks, most))
+    query = partial(smt.memory_query, program, limits=most)
+    yield about.write("mem", "its bytes", query, "sat" if exceeds else "unsat")
+
+
+def _least_limits(program: Program, limits: Limits) -> tuple[int | None, ...]:
+    """The smaller of capacity and required peak of each rank."""
+    assert program.memory is not None
+    return smallest(program.memory.capacity, limits.peak or program.memory.capacity)
+
+
+def _freezings(about: _About, freezings: Freezings, models: Sequence[str]) -> Iterator[Text]:
+    from interlock.engine import smt
+
+    trained, placed, limits = freezings.trained, freezings.placed, freezings.limits
     if trained.fragment:
         return
     if trained.inserted:
         if compute_times(Facts(trained)).complete:
-            limits = _limits(placed, peak) if placed is not None else None
-            trained = replace(trained, memory=None)
-            yield _text(
-                path,
-                schedule.name,
-                "invariance",
-                "every freezing of its layers",
-                lambda: smt.invariance_query(trained, schedule.freezing, written=placed, limits=limits),
-                "unsat",
+            most = _least_limits(placed, limits) if placed is not None else None
+            query = partial(
+                smt.invariance_query,
+                replace(trained, memory=None),
+                freezings.layers,
+                written=placed,
+                limits=most,
             )
+            yield about.write("invariance", "every freezing of its layers", query, "unsat")
         return
-    for answer in check_program(trained, models, limits=Limits(peak)):
-        what, about = (
-            f"invariance-{answer.model}",
-            f"every freezing of its layers, under the model {answer.model}",
-        )
-        limits = _limits(answer.program, peak) if answer.program.memory is not None else None
-        if answer.verdict is Verdict.VALID:
-            yield _text(
-                path,
-                schedule.name,
-                what,
-                about,
-                lambda: smt.invariance_query(
-                    answer.program, schedule.freezing, model=answer.model, limits=limits
-                ),
-                "unsat",
-            )
-        else:
-            yield _unwritten(
-                path,
-                schedule.name,
-                what,
-                about,
-                f"with all of these layers trained it is {answer.verdict.value}",
-            )
+    for model in models:
+        answer = freezings.record.answer(model)
+        what = f"invariance-{model}"
+        said = f"every freezing of its layers, under the model {model}"
+        if answer.verdict is not Verdict.VALID or answer.program is None:
+            yield about.explain(what, said, f"with all of these layers trained it is {answer.verdict.value}")
+            continue
+        most = _least_limits(answer.program, limits) if answer.program.memory is not None else None
+        query = partial(smt.invariance_query, answer.program, freezings.layers, model=model, limits=most)
+        yield about.write(what, said, query, "unsat")
 
 
-def _owners(path: str, schedule) -> Iterator[Text]:
+def _owners(about: _About, case: Case) -> Iterator[Text]:
     from interlock.engine import smt
 
     try:
-        query = smt.owner_query(schedule.trained or schedule.program)
+        query = smt.owner_query(case.trained or case.program)
     except ValueError:
         return
-    yield _text(
-        path,
-        schedule.name,
-        "owners",
-        "every owner map of its first region, hand-overs as a prefix",
-        lambda: query,
-        "unsat",
-    )
-
-
-def _text(path: str, schedule: str, what: str, about: str, ask: Callable, expected: str) -> Text:
-    """`ask` makes the query. One that is too large is a comment that says so."""
-    from interlock.engine import smt
-
-    try:
-        query = ask()
-    except smt.TooLarge as reason:
-        return _unwritten(path, schedule, what, about, str(reason))
-    head = [
-        _head(path, schedule, about),
-        "",
-        *(line for line in GROUPS if line.split(":")[0] in query.groups),
-        "",
-    ]
-    return Text(f"{schedule}.{what}", smt.emit(query, expected, head))
-
-
-def _unwritten(path: str, schedule: str, what: str, about: str, reason: str) -> Text:
-    return Text(f"{schedule}.{what}", f"; {_head(path, schedule, about)}\n; not written: {reason}\n")
-
-
-def _head(path: str, schedule: str, about: str) -> str:
-    return f"{PurePath(path).name}, schedule {schedule}: {about}"
+    said = "every owner map of its first region, hand-overs as a prefix"
+    yield about.write("owners", said, lambda: query, "unsat")

@@ -10,6 +10,7 @@ from functools import cached_property
 from interlock.algebra.elaborate import Assumption, Elaborated
 from interlock.algebra.machine import machine_of
 from interlock.algebra.requirements import Bound
+from interlock.check.sizes import name_assumption
 from interlock.program.ir import Program, Size
 from interlock.rules.memory import show_bytes
 from interlock.text.finding import Finding
@@ -91,21 +92,15 @@ def value_of(run: Runs, figure: str, corner) -> int | Fraction:
     return timeline.makespan if figure == "makespan" else figures(timeline).bubble
 
 
-def named(program: Program, a: Assumption) -> str:
-    """`vit.forward`."""
-    names = [program.layers[l].name for l in a.layers]
-    return f"{names[0].split('[')[0] if len(names) > 1 else names[0]}.{a.property}"
-
-
 def where(run: Runs, corner) -> str:
     """`at vit.forward = 2 ms`: a corner, and the sizes that times depend on."""
     return "at " + ", ".join(
         [
             *(
-                f"{named(run.program, a)} = {duration((a.high if side else a.low).value)}"
+                f"{name_assumption(run.program, a)} = {duration((a.high if side else a.low).value)}"
                 for a, side in zip(run.assumes, corner)
             ),
-            *(f"{named(run.program, a)} = {show_bytes(a.high.value)}" for a in run.sized),
+            *(f"{name_assumption(run.program, a)} = {show_bytes(a.high.value)}" for a in run.sized),
         ]
     )
 

@@ -1,132 +1,115 @@
-"""`assume` over sizes: no value in the intervals needs more bytes than the upper ends (spec/memory.md, "Sizes within intervals")."""
+"""`assume` over sizes: no value in the intervals needs more bytes than the upper ends (spec/memory.md, "Sizes within intervals").
+
+A case holds its sizes at their upper ends (load.py); what is here says at which sizes a finding holds, and has a solver
+look for others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from interlock.algebra.elaborate import SIZED, Assumption, Elaborated
-from interlock.check.freezings import least
-from interlock.check.runs import named
-from interlock.check.verdict import Answer, Verdict
+from interlock.algebra.elaborate import Assumption, Elaborated
+from interlock.check.obligation import Disagreement, Record
+from interlock.check.subject import Subject
+from interlock.check.verdict import Outcome, Verdict
+from interlock.load import assumed_sizes, layers_at
 from interlock.program.facts import Facts
-from interlock.program.ir import Layer, Program, Size
+from interlock.program.ir import Program
 from interlock.rules.memory import MOMENT, Usage, show_bytes
 from interlock.text.finding import Finding
 
-CODES = ("IL501", "IL701")
+Limit = Sequence[int | None] | None
 
 
-def sized(schedule: Elaborated) -> list[Assumption]:
-    return [a for a in schedule.assumes if a.property in SIZED]
+@dataclass(frozen=True)
+class Sizes:
+    """What a schedule assumes of sizes."""
 
+    schedule: Elaborated
+    assumes: tuple[Assumption, ...]
 
-def fullest(schedule: Elaborated) -> Elaborated:
-    """The schedule with every assumed size at the upper end of its interval."""
-    assumes = sized(schedule)
-    if not assumes:
-        return schedule
-    layers = at(schedule, schedule.program.layers, {a: a.high.value for a in assumes})
-    trained = schedule.trained
-    if trained is not None:
-        trained = replace(
-            trained, layers=tuple(replace(l, trainable=t.trainable) for l, t in zip(layers, trained.layers))
-        )
-    return replace(schedule, program=replace(schedule.program, layers=layers), trained=trained)
+    @staticmethod
+    def of(schedule: Elaborated) -> Sizes | None:
+        """None where it assumes nothing of sizes."""
+        assumes = tuple(assumed_sizes(schedule))
+        return Sizes(schedule, assumes) if assumes else None
 
-
-def at(schedule: Elaborated, layers: Sequence[Layer], values: dict[Assumption, int]) -> tuple[Layer, ...]:
-    """The layers with these values of assumed sizes. What logits add to an activation stays."""
-    out = list(layers)
-    for a, value in values.items():
-        for l in a.layers:
-            size = Size(0, value) if a.high.per_image else Size(value)
-            if a.property == "activation":
-                more = schedule.chain.logits[l]
-                size = Size(size.fixed + more.fixed, size.per_image + more.per_image)
-            out[l] = replace(out[l], **{a.property: value if a.property == "weights" else size})
-    return tuple(out)
-
-
-def told(
-    schedule: Elaborated, answers: Iterable[Answer], peak: Sequence[int | None] | None
-) -> tuple[Answer, ...]:
-    """Answers in which a finding about bytes says at which sizes it holds, and, of one assumption, from which on."""
-    assumes = sized(schedule)
-
-    def say(finding: Finding, program: Program) -> Finding:
-        if finding.code not in CODES:
-            return finding
+    def place(self, finding: Finding, program: Program, peak: Limit) -> Finding:
+        """A finding about bytes, with the sizes at which it holds and, of one assumption, from which on."""
         excess, _, moment = finding.message.partition(MOMENT)
-        return replace(
-            finding,
-            message=f"{excess} {_where(schedule, program, assumes, peak, finding)}{MOMENT if moment else ''}{moment}",
+        limits = program.memory.capacity if finding.code == "IL501" and program.memory is not None else peak
+        tail = f"{MOMENT}{moment}" if moment else ""
+        return replace(finding, message=f"{excess} {self._where(program, limits)}{tail}")
+
+    def _where(self, program: Program, limits: Limit) -> str:
+        where = f"at {self.show()}"
+        if len(self.assumes) > 1:
+            return where
+        [assumption] = self.assumes
+        low, high = assumption.low.value, assumption.high.value
+        if self._exceeds(program, limits, low):
+            return f"{where}, and at every smaller value assumed" if low < high else where
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._exceeds(program, limits, middle) else (middle, high)
+        return f"{where} (it breaks from {show_bytes(high)} on)"
+
+    def _exceeds(self, program: Program, limits: Limit, value: int) -> bool:
+        """Whether a rank needs more than its limit where the only assumed size is `value`."""
+        layers = layers_at(self.schedule, program.layers, {self.assumes[0]: value})
+        peaks = Usage(Facts(replace(program, layers=layers))).peaks
+        return any(limit is not None and used > limit for used, limit in zip(peaks, limits or ()))
+
+    def show(self) -> str:
+        """`vit.activation = 3 MiB`: what is assumed, at the upper ends."""
+        return ", ".join(
+            f"{name_assumption(self.schedule.program, a)} = {show_bytes(a.high.value)}{' per image' * a.high.per_image}"
+            for a in self.assumes
         )
 
-    return (
-        tuple(replace(a, findings=tuple(say(f, a.program) for f in a.findings)) for a in answers)
-        if assumes
-        else tuple(answers)
-    )
+
+def name_assumption(program: Program, assumption: Assumption) -> str:
+    """`vit.forward`."""
+    names = [program.layers[l].name for l in assumption.layers]
+    group = names[0].split("[")[0] if len(names) > 1 else names[0]
+    return f"{group}.{assumption.property}"
 
 
-def _where(schedule: Elaborated, program: Program, assumes: list[Assumption], peak, finding) -> str:
-    limits = program.memory.capacity if finding.code == "IL501" else peak
-
-    def breaks(value: int) -> bool:
-        layers = at(schedule, program.layers, {assumes[0]: value})
-        peaks = Usage(Facts(replace(program, layers=layers))).peaks
-        return any(limit is not None and used > limit for used, limit in zip(peaks, limits))
-
-    where = f"at {shown(schedule, assumes)}"
-    if len(assumes) > 1:
-        return where
-    low, high = assumes[0].low.value, assumes[0].high.value
-    if breaks(low):
-        return f"{where}, and at every smaller value assumed" if low < high else where
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if breaks(middle) else (middle, high)
-    return f"{where} (it breaks from {show_bytes(high)} on)"
+def smallest(*limits: Sequence[int | None]) -> tuple[int | None, ...]:
+    """For each rank the smallest of the limits that there are."""
+    return tuple(min((x for x in mine if x is not None), default=None) for mine in zip(*limits))
 
 
-def shown(schedule: Elaborated, assumes: Sequence[Assumption]) -> str:
-    """`vit.activation = 3 MiB`: what is assumed at the upper ends."""
-    return ", ".join(
-        f"{named(schedule.program, a)} = {show_bytes(a.high.value)}{' per image' * a.high.per_image}"
-        for a in assumes
-    )
+@dataclass(frozen=True)
+class SizesWithin:
+    """The solver finds no sizes in the intervals, each layer's its own, that need too many bytes. Sizes for each image stay at
+    their upper ends."""
 
+    subject: Subject
+    sizes: Sizes
+    models: tuple[str, ...]
+    name: str = "every size within its interval"
 
-def decided_anew(
-    schedule: Elaborated, answers: Iterable[Answer], peak: Sequence[int | None] | None
-) -> tuple[Answer, ...]:
-    """For the SMT engine: valid only where the solver finds no sizes in the intervals, each layer's its own, that need too many bytes.
+    def discharge(self, earlier: Record) -> Outcome:
+        from interlock.engine import smt
 
-    Sizes for each image stay at their upper ends. Raises Disagreement.
-    """
-    from interlock.check.program import Disagreement
-    from interlock.engine import smt
-
-    assumes = [a for a in sized(schedule) if not a.high.per_image]
-    if not assumes:
-        return tuple(answers)
-    names = {(a, l): f"assumed.{a.property}.l{l}" for a in assumes for l in a.layers}
-    parameters = [smt.Parameter(name, a.property, (l,)) for (a, l), name in names.items()]
-    bounds = {name: (a.low.value, a.high.value) for (a, _), name in names.items()}
-    out = []
-    for answer in answers:
-        p = answer.program
-        if answer.verdict is Verdict.VALID and p is not None and p.memory is not None and not p.inserted:
-            limits = least(p.memory.capacity, peak or p.memory.capacity)
-            found = smt.fits(p, parameters, bounds, limits) if any(x is not None for x in limits) else None
-            if isinstance(found, smt.Over):
-                raise Disagreement(
-                    f"z3 finds sizes within what is assumed that need more bytes than the upper ends: {found.values}"
-                )
-            if isinstance(found, smt.Unknown):
-                answer = replace(
-                    answer, verdict=Verdict.UNKNOWN, reason=f"sizes within their intervals: {found.reason}"
-                )
-        out.append(answer)
-    return tuple(out)
+        assumes = [a for a in self.sizes.assumes if not a.high.per_image]
+        program = self.subject.program
+        if not assumes or not self.subject.counts_bytes or not self.subject.sound or program.memory is None:
+            return Outcome(Verdict.VALID, "")
+        limits = smallest(program.memory.capacity, self.subject.limits.peak or program.memory.capacity)
+        if self.subject.exceeds_capacity or all(x is None for x in limits):
+            return Outcome(Verdict.VALID, "")
+        names = {(a, l): f"assumed.{a.property}.l{l}" for a in assumes for l in a.layers}
+        parameters = [smt.Parameter(name, a.property, (l,)) for (a, l), name in names.items()]
+        bounds = {name: (a.low.value, a.high.value) for (a, _), name in names.items()}
+        found = smt.fits(program, parameters, bounds, limits)
+        if isinstance(found, smt.Over):
+            if any(used > x for used, x in zip(self.subject.usage.peaks, limits) if x is not None):
+                return Outcome(Verdict.VALID, "")  # the upper ends need too many bytes: `Peak` says so
+            what = f"z3 finds sizes within what is assumed that need more bytes than the upper ends: {found.values}"
+            raise Disagreement(what)
+        if isinstance(found, smt.Unknown):
+            return Outcome(reason=f"sizes within their intervals: {found.reason}")
+        return Outcome(Verdict.VALID, "")

@@ -1,93 +1,80 @@
-"""A program's answer for a runtime: valid under the models of its transport, and the runtime's own rules (spec/targets.md).
+"""A program for a runtime: valid under the models of its transport, and by the runtime's own rules (spec/targets.md).
 
-No certificate covers these rules. Each finding names the operations concerned; tests/rules/ shows what the runtime makes of them.
+No claim covers these rules. Each finding names the operations concerned; tests/rules/ shows what the runtime makes of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from interlock.check.verdict import Answer, Verdict
+from interlock.check.obligation import Record
+from interlock.check.verdict import Answer, Discharged, Outcome, Verdict, fold
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.rules.communication import Transfers
-from interlock.rules.targets import RULES, TARGETS, TRANSPORT, Context, check
+from interlock.rules.targets import TARGETS, TRANSPORT, Context, check
 from interlock.text.finding import Finding
 
-__all__ = ["TARGETS", "Context", "check_targets", "models_of"]
+__all__ = ["TARGETS", "Context", "Target", "check_targets"]
 
 
-def models_of(targets: Sequence[str]) -> tuple[str, ...]:
-    """The communication models that the transports of these targets imply. Raises ValueError for an unknown target."""
-    unknown = [t for t in targets if t not in RULES]
-    if unknown:
-        raise ValueError(f"unknown target: {', '.join(unknown)}")
-    return tuple(dict.fromkeys(m for t in targets for m in TRANSPORT[t]))
+@dataclass(frozen=True)
+class Target:
+    """R-TGT: what a runtime asks. `undecided`: why a target without findings is not shown valid either."""
+
+    program: Program
+    target: str
+    context: Context = Context()
+    undecided: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"the rules of the target {self.target}"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    def discharge(self, earlier: Record) -> Outcome:
+        return judge_target(self, [earlier.answer(model) for model in TRANSPORT[self.target]])
+
+
+def judge_target(asked: Target, answers: Sequence[Answer]) -> Outcome:
+    """`answers`: of the program under the models of the target's transport, with all that was asked of it."""
+    program, target = asked.program, asked.target
+    if program.fragment and target != "npu":
+        reason = (
+            "a fragment is no schedule that a runtime could run: the rules of this target ask for a whole one"
+        )
+        return Outcome(reason=reason, program=program)
+    facts = Facts(program)
+    findings = (
+        *_transport(target, answers),
+        *check(facts, Transfers(facts), target, asked.context),
+    )
+    if any(f.is_error for f in findings):
+        return Outcome(Verdict.INVALID, "", findings, program)
+    for answer in answers:
+        if answer.verdict is not Verdict.VALID:
+            reason = f"under {answer.model}, as its transport behaves: {answer.reason}"
+            return Outcome(answer.verdict, reason, findings, program)
+    if asked.undecided or not answers:
+        reason = asked.undecided or "the models of its transport were not asked"
+        return Outcome(reason=reason, findings=findings, program=program)
+    return Outcome(Verdict.VALID, "", findings, program)
 
 
 def check_targets(
-    program: Program,
-    targets: Sequence[str],
-    answers: Sequence[Answer],
-    context: Context = Context(),
-    undecided: str = "",
+    program: Program, targets: Sequence[str], answers: Sequence[Answer], context: Context = Context()
 ) -> tuple[Answer, ...]:
-    """One answer for each target. `answers`: of the same program under the models of `models_of(targets)`, in their final form.
-
-    `undecided`: why a target without findings is not shown valid either.
-    """
-    if not targets:
-        return ()
-    try:
-        facts = Facts(program)
-        transfers = Transfers(facts)
-        return tuple(
-            _target(facts, transfers, t, [a for a in answers if a.model in TRANSPORT[t]], context, undecided)
-            for t in targets
-        )
-    except MemoryError:
-        reason = f"checking its {len(program.order):,} operations takes more memory than there is"
-        return tuple(Answer(t, program=program, reason=reason, target=True) for t in targets)
-
-
-def _target(
-    facts: Facts,
-    transfers: Transfers,
-    target: str,
-    answers: Sequence[Answer],
-    context: Context,
-    undecided: str,
-) -> Answer:
-    program = facts.program
-    if program.fragment and target != "npu":
-        return Answer(
-            target,
-            program=program,
-            reason="a fragment is no schedule that a runtime could run: the rules of this target ask for a whole one",
-            target=True,
-        )
-    findings = (*_transport(target, answers), *check(facts, transfers, target, context))
-    if any(f.is_error for f in findings):
-        return Answer(target, Verdict.INVALID, program, findings, "", target=True)
-    for answer in answers:
-        if answer.verdict is not Verdict.VALID:
-            return Answer(
-                target,
-                answer.verdict,
-                program,
-                findings,
-                f"under {answer.model}, as its transport behaves: {answer.reason}",
-                target=True,
-            )
-    if undecided or not answers:
-        return Answer(
-            target,
-            program=program,
-            findings=findings,
-            reason=undecided or "the models of its transport were not asked",
-            target=True,
-        )
-    return Answer(target, Verdict.VALID, program, findings, "", target=True)
+    """One answer for each target. `answers`: of the same program under the models of their transports."""
+    out = []
+    for target in targets:
+        asked = Target(program, target, context)
+        outcome = judge_target(asked, [a for a in answers if a.model in TRANSPORT[target]])
+        out.append(fold(target, [Discharged(asked.name, outcome)], target=True))
+    return tuple(out)
 
 
 def _transport(target: str, answers: Sequence[Answer]) -> Iterator[Finding]:

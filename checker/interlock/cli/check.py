@@ -1,34 +1,157 @@
-"""`interlock check`: configuration and command line to files and options, files to results, results to reports and an exit code."""
+"""`interlock check`: configuration and command line to a request, files to results, results to reports and an exit code."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from interlock.check.pipeline import FileResult, Options, check_file
-from interlock.cli.common import files, internal, read, show_errors, terminal, usage, write
-from interlock.cli.parallel import Failed, default_jobs, results
+from interlock import report
+from interlock.check import certificates
+from interlock.check.files import FileResult
+from interlock.cli.options import (
+    add_csv_options,
+    csv_options,
+    read_format,
+    read_jobs,
+    read_models,
+    read_report,
+    read_targets,
+)
+from interlock.cli.parallel import Failed, default_jobs, map_files
+from interlock.cli.terminal import (
+    find_files,
+    read,
+    report_internal_error,
+    report_usage,
+    show_errors,
+    terminal_of,
+    write,
+)
 from interlock.gate import baseline, policy
 from interlock.gate import config as configuration
 from interlock.gate.config import Config, option
+from interlock.gate.waivers import check_file
+from interlock.load import Question
+from interlock.report import FORMATS, outcome
+from interlock.report.progress import Progress
+from interlock.rules.targets import TARGETS
+from interlock.rules.waits import MODELS
 from interlock.text.files import write_whole
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
+Results = dict[str, FileResult | Failed]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Checks files and folders (their .sched and .csv files); - reads standard input."
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="files and folders (default: `paths` of the configuration)"
+    )
+    parser.add_argument(
+        "--comm",
+        metavar="MODELS",
+        type=read_models,
+        default=(),
+        help=f"further communication models, with commas: {', '.join(MODELS)}, or all (default: those a file names, else pair)",
+    )
+    parser.add_argument(
+        "--target",
+        metavar="TARGETS",
+        type=read_targets,
+        action="append",
+        default=[],
+        help=f"runtimes whose own rules are asked too, with commas: {', '.join(TARGETS)}; their transport's models are asked with them",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("graph", "smt", "both"),
+        help="who searches (default: graph); smt is z3, and both asks cvc5 too where it is installed; the kernel judges",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="FORMAT",
+        type=read_format,
+        default=os.environ.get("INTERLOCK_OUTPUT_FORMAT") or None,
+        help=f"how the answer is written: {', '.join(FORMATS)} (default: INTERLOCK_OUTPUT_FORMAT, else text)",
+    )
+    parser.add_argument(
+        "--certificate",
+        metavar="DIR",
+        type=Path,
+        help="write a certificate for every verdict the kernel accepted",
+    )
+    parser.add_argument(
+        "--emit",
+        choices=("smt2",),
+        help="instead of checking, write what a solver is asked: the queries of each schedule as SMT-LIB, with the answer they should have",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="the folder --emit writes to (default: standard output, one query after the other)",
+    )
+    parser.add_argument(
+        "--stdin-filename",
+        metavar="NAME",
+        default="stdin.sched",
+        help="the name of standard input; its ending says what it is (default: stdin.sched)",
+    )
+    parser.add_argument("--verbose", action="store_true", help="also notes, and what was checked how")
+    parser.add_argument(
+        "--jobs",
+        metavar="N",
+        type=read_jobs,
+        help="processes that check files at once (default: one a core, for more than 8 files)",
+    )
+    parser.add_argument("--watch", action="store_true", help="check again whatever changes, until Ctrl-C")
+    gate = parser.add_argument_group("the gate")
+    gate.add_argument(
+        "--report",
+        metavar="FORMAT=FILE",
+        type=read_report,
+        action="append",
+        default=[],
+        help="a report in a further format, to a file",
+    )
+    gate.add_argument(
+        "--baseline",
+        metavar="FILE",
+        type=Path,
+        help="fail on what is not known in this file only; what is invalid stays invalid",
+    )
+    gate.add_argument("--write-baseline", metavar="FILE", type=Path, help="write what is found now as known")
+    gate.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the configuration (default: the nearest interlock.toml or [tool.interlock] in a pyproject.toml upward)",
+    )
+    gate.add_argument("--no-config", action="store_true", help="use no configuration")
+    gate.add_argument(
+        "--force-exclude",
+        action="store_true",
+        help="leave out what the configuration excludes even where it is named",
+    )
+    add_csv_options(parser)
+
 
 @dataclass(frozen=True)
-class Asked:
-    """What a run checks and how it tells it. `named`: files and folders; `left_out`: how many files the configuration excludes."""
+class Request:
+    """What a run checks and how it reports it. `named`: files and folders; `excluded`: how many files the configuration leaves out."""
 
     named: tuple[str, ...]
     files: tuple[str, ...]
-    options: Options
+    question: Question
     config: Config
     format: str
-    left_out: int = 0
+    excluded: int = 0
 
 
 @dataclass
@@ -40,138 +163,133 @@ class Run:
     gone: tuple[baseline.Fingerprint, ...] = ()
 
 
-class Refused(Exception):
-    """The run cannot begin; it has been said why."""
+class UsageError(Exception):
+    """The run cannot begin; standard error says why."""
 
 
-def run(args, csv_options) -> int:
+def run(args: argparse.Namespace) -> int:
     """Exit code. Raises OSError."""
     if args.watch:
-        from interlock.cli.watch import watch
+        from interlock.cli.watch import watch  # which checks again by what is here
 
-        return watch(args, csv_options)
+        return watch(args)
     try:
-        asked = ask(args, csv_options)
-        known = known_in(args.baseline)
-    except Refused:
+        request = make_request(args)
+        known = read_baseline(args.baseline)
+    except UsageError:
         return 2
     if args.emit is not None:
         from interlock.cli.emit import emit
 
-        return emit(asked.files, args, asked.options)
-    if not asked.files:
-        print(f"nothing to check: the configuration excludes {asked.left_out}", file=sys.stderr)
+        return emit(request.files, args, request.question)
+    if not request.files:
+        print(f"nothing to check: the configuration excludes {request.excluded}", file=sys.stderr)
         return 0
-    found = judged(args, asked, check(args, asked), known)
+    found = apply_gate(args, request, check_files(args, request), known)
     if args.certificate is not None:
-        from interlock.check.certificates import write as write_certificates
-
-        write_certificates(args.certificate, found.results)
-    return tell(args, asked, found)
+        certificates.write(args.certificate, found.results)
+    return write_reports(args, request, found)
 
 
-def ask(args, csv_options) -> Asked:
-    """The configuration, and what it and the command line ask for together. Raises Refused and OSError."""
+def make_request(args: argparse.Namespace) -> Request:
+    """The configuration, and what it and the command line ask for together. Raises UsageError and OSError."""
     if args.output is not None and args.emit is None:
-        raise _refused("-o is for --emit; --certificate DIR writes certificates")
-    config = _config(args)
+        raise _usage("-o is for --emit; --certificate DIR writes certificates")
+    config = _read_config(args)
     try:
         named = args.paths or config.files_and_folders()
         if not named:
-            raise _refused("check wants files or folders, or `paths` in [tool.interlock]")
-        found = files(named)
+            raise _usage("check wants files or folders, or `paths` in [tool.interlock]")
+        found = find_files(named)
     except FileNotFoundError as error:
-        raise _refused(str(error)) from None
+        raise _usage(str(error)) from None
     excludable = set(found) if args.force_exclude else set(found) - set(named)
     kept = tuple(f for f in found if f not in excludable or f == "-" or not config.excludes(f))
-    if not kept and not args.force_exclude:
-        raise _refused(f"nothing to check: {config.source.name} excludes all {len(found)} files")
+    if not kept and not args.force_exclude and config.source is not None:
+        raise _usage(f"nothing to check: {config.source.name} excludes all {len(found)} files")
     targets = tuple(dict.fromkeys(t for names in args.target for t in names))
-    options = Options(
+    question = Question(
         option(args.comm, config.models, ()),
         option(args.engine, config.engine, "graph"),
-        csv_options,
+        csv_options(args),
         option(targets, config.targets, ()),
         config.capacity,
     )
     format = args.format or config.format or "text"
-    return Asked(tuple(named), kept, options, config, format, len(found) - len(kept))
+    return Request(tuple(named), kept, question, config, format, len(found) - len(kept))
 
 
-def check(args, asked: Asked, paths: Sequence[str] | None = None) -> dict[str, FileResult | Failed]:
+def check_files(args: argparse.Namespace, request: Request, paths: Sequence[str] | None = None) -> Results:
     """The result of each file, in order. Raises OSError and MemoryError."""
-    from interlock.report.progress import Progress
-
-    paths = asked.files if paths is None else paths
-    work = partial(
-        one, options=asked.options, stdin_name=args.stdin_filename, whole=args.certificate is not None
-    )
+    paths = request.files if paths is None else paths
+    whole = args.certificate is not None
+    check = partial(check_path, question=request.question, stdin_name=args.stdin_filename, whole=whole)
     jobs = args.jobs or default_jobs(len(paths))
-    out: dict[str, FileResult | Failed] = {}
+    out: Results = {}
     with Progress(len(paths), "checking") as progress:
         if "-" in paths:  # standard input is this process's
-            out["-"] = dict(results(work, ["-"], 1))[0]
+            out["-"] = dict(map_files(check, ["-"], 1))[0]
         rest = [p for p in paths if p != "-"]
-        for number, result in results(work, rest, jobs):
+        for number, result in map_files(check, rest, jobs):
             progress.step(rest[number])
             out[rest[number]] = result
     return {p: out[p] for p in paths}
 
 
-def judged(args, asked: Asked, found: dict[str, FileResult | Failed], known) -> Run:
+def check_path(path: str, question: Question, stdin_name: str, whole: bool) -> FileResult:
+    """One file. Without `whole` what only certificates need is left behind."""
+    result = check_file(stdin_name if path == "-" else path, read(path), question)
+    return result if whole else replace(result, checked=tuple(c.without_claims() for c in result.checked))
+
+
+def apply_gate(
+    args: argparse.Namespace, request: Request, found: Results, known: Sequence[baseline.Fingerprint] | None
+) -> Run:
     """What the configuration and the baseline make of the results. Raises OSError."""
-    run_ = Run(
+    run = Run(
         [r for r in found.values() if not isinstance(r, Failed)],
         [r for r in found.values() if isinstance(r, Failed)],
     )
-    run_.results = policy.apply(run_.results, asked.config)
+    run.results = policy.apply(run.results, request.config)
     if args.write_baseline is not None:
-        count = baseline.write(args.write_baseline, run_.results)
+        count = baseline.write(args.write_baseline, run.results)
         print(f"wrote {args.write_baseline}: {count} known", file=sys.stderr)
-        run_.results = baseline.apply(
-            baseline.read(args.write_baseline), run_.results, args.write_baseline
-        ).results
+        known = baseline.read(args.write_baseline)
+        run.results = baseline.apply(known, run.results, args.write_baseline).results
     elif known is not None:
-        applied = baseline.apply(known, run_.results, args.baseline)
-        run_.results, run_.gone = applied.results, applied.gone
-    return run_
+        applied = baseline.apply(known, run.results, args.baseline)
+        run.results, run.gone = applied.results, applied.gone
+    return run
 
 
-def tell(args, asked: Asked, found: Run) -> int:
+def write_reports(args: argparse.Namespace, request: Request, found: Run) -> int:
     """Writes the reports, and the internal errors; the exit code. Raises OSError."""
-    from interlock import report
-    from interlock.report import outcome
-
     checked = [c for r in found.results for c in r.checked]
     unread = [outcome.Unread(r.path, r.errors, r.as_expected) for r in found.results if r.errors]
 
-    def render(format: str, **terminal_) -> str:
+    def render(format: str, **terminal) -> str:
+        sources_of = {r.path: r.sources for r in found.results}.get
+        paths = [r.path for r in found.results]
         return report.render(
-            format,
-            checked,
-            {r.path: r.sources for r in found.results}.get,
-            unread=unread,
-            paths=[r.path for r in found.results],
-            internal=bool(found.failed),
-            **terminal_,
+            format, checked, sources_of, unread=unread, paths=paths, internal=bool(found.failed), **terminal
         )
 
     if found.results or not found.failed:
-        write(render(asked.format, verbose=args.verbose, **terminal(sys.stdout)))
+        write(render(request.format, verbose=args.verbose, **terminal_of(sys.stdout)))
     for format, path in args.report:
         write_whole(path, render(format, verbose=args.verbose, box=True))
-    _afterwards(args, asked, found)
+    _report_run(args, request, found)
     for failed in found.failed:
-        internal(failed.reason, failed.path)
+        report_internal_error(failed.reason, failed.path)
     return outcome.exit_code(checked, unread, bool(found.failed))
 
 
-def _afterwards(args, asked: Asked, found: Run) -> None:
+def _report_run(args: argparse.Namespace, request: Request, found: Run) -> None:
     """What is about the run and no finding, on stderr."""
-    if args.verbose and asked.config.source is not None:
-        print(f"configuration: {asked.config.source.name}", file=sys.stderr)
-    if asked.left_out and args.verbose:
-        print(f"excluded: {asked.left_out}", file=sys.stderr)
+    if args.verbose and request.config.source is not None:
+        print(f"configuration: {request.config.source.name}", file=sys.stderr)
+    if request.excluded and args.verbose:
+        print(f"excluded: {request.excluded}", file=sys.stderr)
     for gone in found.gone[:10] if args.verbose else ():
         print(f"gone: {gone.path}: {gone.schedule}: {gone.code} {gone.message}", file=sys.stderr)
     if found.gone:
@@ -181,29 +299,8 @@ def _afterwards(args, asked: Asked, found: Run) -> None:
         )
 
 
-def one(path: str, options: Options, stdin_name: str, whole: bool) -> FileResult:
-    result = check_file(stdin_name if path == "-" else path, read(path), options)
-    return result if whole else replace(result, checked=tuple(_light(c) for c in result.checked))
-
-
-def _light(checked):
-    """Of its certificates the claims' names only: they are long, and nobody reads them."""
-    return replace(
-        checked,
-        answers=tuple(
-            replace(
-                a,
-                certificates=tuple(
-                    {"claims": [{"claim": claim.get("claim")} for claim in document.get("claims", ())]}
-                    for document in a.certificates
-                ),
-            )
-            for a in checked.answers
-        ),
-    )
-
-
-def _config(args) -> Config:
+def _read_config(args: argparse.Namespace) -> Config:
+    """Raises UsageError and OSError."""
     sources = Sources()
     path = None
     try:
@@ -213,19 +310,19 @@ def _config(args) -> Config:
         return Config() if path is None else configuration.read(path, sources)
     except InputError as refused:
         show_errors(path or "the configuration", sources, refused.findings, sys.stderr)
-        raise Refused from None
+        raise UsageError from None
 
 
-def known_in(path: Path | None) -> tuple[baseline.Fingerprint, ...] | None:
-    """Raises Refused for what is no baseline."""
+def read_baseline(path: Path | None) -> tuple[baseline.Fingerprint, ...] | None:
+    """Raises UsageError for what is no baseline."""
     if path is None:
         return None
     try:
         return baseline.read(path)
     except ValueError as error:
-        raise _refused(f"{path}: {error}") from None
+        raise _usage(f"{path}: {error}") from None
 
 
-def _refused(message: str) -> Refused:
-    usage(message)
-    return Refused()
+def _usage(message: str) -> UsageError:
+    report_usage(message)
+    return UsageError()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from interlock.cli.common import fault
+from interlock.cli.terminal import describe_error
 
 MANY = 8  # files up to which one process is quicker than starting more
 AHEAD = 2  # paths a process has at once
@@ -33,7 +33,7 @@ def default_jobs(files: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def results(work: Callable[[str], object], paths: Sequence[str], jobs: int) -> Iterator[tuple[int, object]]:
+def map_files(work: Callable[[str], object], paths: Sequence[str], jobs: int) -> Iterator[tuple[int, object]]:
     """(number, work(path)) as they end, Failed where it raised an exception that is none of OSError and MemoryError, which are raised here.
 
     With several jobs `work` and what it gives travel between processes. A process that dies fails the file it was at.
@@ -59,7 +59,7 @@ def _result(work, path: str):
             import traceback
 
             traceback.print_exception(error)
-        return Failed(path, fault(error))
+        return Failed(path, describe_error(error))
 
 
 class _Pool:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable
 
-from interlock.cli.check import Asked, Refused, ask, check, judged, known_in, tell
-from interlock.cli.common import files, usage, write
+from interlock.cli.check import (
+    Request,
+    UsageError,
+    apply_gate,
+    check_files,
+    make_request,
+    read_baseline,
+    write_reports,
+)
 from interlock.cli.parallel import Failed
+from interlock.cli.terminal import find_files, report_usage, write
 from interlock.gate.config import candidates
 from interlock.report.style import animate
 
@@ -20,13 +29,15 @@ _USE = re.compile(r'\b(?:use|model)\s*"([^"\n]+)"')
 Stamp = tuple[int, int, int] | None
 
 
-def watch(args, csv_options, rounds: int | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
+def watch(
+    args: argparse.Namespace, rounds: int | None = None, sleep: Callable[[float], None] = time.sleep
+) -> int:
     """Checks, and again whatever changed. Ends by Ctrl-C, or after looking `rounds` times, with the last exit code."""
     if "-" in args.paths:
-        return usage("--watch is for files; standard input does not change")
+        return report_usage("--watch is for files; standard input does not change")
     if args.emit is not None or args.certificate is not None or args.write_baseline is not None:
-        return usage("--watch checks and reports; it writes no queries, certificates or baselines")
-    memory = _Memory(args, csv_options)
+        return report_usage("--watch checks and reports; it writes no queries, certificates or baselines")
+    memory = _Memory(args)
     code, looked = 2, 0
     while rounds is None or looked < rounds:
         if looked:
@@ -39,13 +50,13 @@ def watch(args, csv_options, rounds: int | None = None, sleep: Callable[[float],
 class _Memory:
     """What was found, and what it was found from: of each file its stamp, and those of the files it uses."""
 
-    def __init__(self, args, csv_options):
-        self.args, self.csv_options = args, csv_options
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
         self.results: dict = {}
         self.read_for: dict[str, dict[str, Stamp]] = {}  # file -> the files read for it
         self.around: dict[str, Stamp] = {}  # where a configuration and a baseline may be
         self.listing: tuple[str, ...] | None = None
-        self.asked: Asked | None = None
+        self.request: Request | None = None
         self.looks = 0
 
     def changed(self) -> bool:
@@ -61,20 +72,25 @@ class _Memory:
         self.looks += 1
         self.around = _stamps(self._around())
         try:
-            before, self.asked = self.asked, ask(self.args, self.csv_options)
-            known = known_in(self.args.baseline)
-            if before is None or (before.options, before.config) != (self.asked.options, self.asked.config):
+            before, self.request = self.request, make_request(self.args)
+            known = read_baseline(self.args.baseline)
+            if before is None or (before.question, before.config) != (
+                self.request.question,
+                self.request.config,
+            ):
                 self.results.clear()
             self._check()
-            return tell(
+            return write_reports(
                 self.args,
-                self.asked,
-                judged(self.args, self.asked, {f: self.results[f] for f in self.asked.files}, known),
+                self.request,
+                apply_gate(self.args, self.request, {f: self.results[f] for f in self.request.files}, known),
             )
-        except Refused:
+        except UsageError:
             return self._forget(2)
         except OSError as error:  # a file that went away between two looks
-            return self._forget(usage(f"{error.filename or 'input or output'}: {error.strerror or error}"))
+            return self._forget(
+                report_usage(f"{error.filename or 'input or output'}: {error.strerror or error}")
+            )
         finally:
             self.listing = self._list()
 
@@ -87,25 +103,27 @@ class _Memory:
     def _list(self) -> tuple[str, ...] | None:
         """The files there are in what is named; None where one is missing."""
         try:
-            return tuple(files(self.args.paths or (self.asked.named if self.asked is not None else ())))
+            return tuple(
+                find_files(self.args.paths or (self.request.named if self.request is not None else ()))
+            )
         except FileNotFoundError:
             return None
 
     def _around(self) -> list[str]:
-        named = self.args.paths or (self.asked.named if self.asked is not None else ())
+        named = self.args.paths or (self.request.named if self.request is not None else ())
         return [str(p) for p in (*candidates(named), self.args.config, self.args.baseline) if p]
 
     def _check(self) -> None:
         new = [
             f
-            for f in self.asked.files
+            for f in self.request.files
             if f not in self.results or _stamps(self.read_for[f]) != self.read_for[f]
         ]
         stamps = {f: stamp(f) for f in new}  # before they are read: what changes meanwhile is read again
-        for path, result in check(self.args, self.asked, new).items():
+        for path, result in check_files(self.args, self.request, new).items():
             self.results[path] = result
             self.read_for[path] = {path: stamps[path]} | _stamps(_used(path, result))
-        for gone in set(self.read_for) - set(self.asked.files):
+        for gone in set(self.read_for) - set(self.request.files):
             self.results.pop(gone, None)
             del self.read_for[gone]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.program.ir import Program
 from interlock.report.outcome import FAILING, concerns, expected, outcome
 from interlock.text.files import write_whole
@@ -101,7 +101,7 @@ def _from(baseline: Path, path: str) -> str:
     return os.path.relpath(path, baseline.parent).replace(os.sep, "/")
 
 
-def _of(c: Checked, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
+def _of(c: CaseResult, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
     """The fingerprints of a schedule, each with its slot: (answer, finding), (WARNING, number) or (EXPECTED, number)."""
     for i, a in enumerate(c.answers):
         for j, f in enumerate(a.findings):
@@ -124,7 +124,7 @@ def _operations(f: Finding, program: Program | None) -> list[str]:
     return [f"{program.rank_of(m.row)}:{program.show(m.row)}" for m in f.marks] if program is not None else []
 
 
-def _unmet(c: Checked, e: Expectation) -> str:
+def _unmet(c: CaseResult, e: Expectation) -> str:
     found = [
         f"{a.verdict.value} under {a.model}{''.join(f' {code}' for code in sorted({f.code for f in a.errors}))}"
         for a in c.answers
@@ -137,7 +137,7 @@ def _hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _mark(c: Checked, left: Counter, path: str) -> Checked:
+def _mark(c: CaseResult, left: Counter, path: str) -> CaseResult:
     known: set[tuple] = set()
     for print_, slot in _of(c, path):
         if left[print_.key]:
@@ -152,7 +152,7 @@ def _mark(c: Checked, left: Counter, path: str) -> Checked:
     return replace(marked, excused=outcome(c) in FAILING and _excused(marked, known))
 
 
-def _excused(c: Checked, known: set[tuple]) -> bool:
+def _excused(c: CaseResult, known: set[tuple]) -> bool:
     """Whether everything that fails the schedule is known. What was not decided never is."""
     if any(
         not e.met and (e.verdict is Verdict.UNKNOWN or (EXPECTED, i) not in known)
@@ -164,7 +164,7 @@ def _excused(c: Checked, known: set[tuple]) -> bool:
     )
 
 
-def _answer_excused(c: Checked, a: Answer) -> bool:
+def _answer_excused(c: CaseResult, a: Answer) -> bool:
     if any(f.raised and not f.known for f in a.findings):
         return False
     if a.verdict is Verdict.VALID or expected(c, a):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
 from interlock.gate import globs
 from interlock.gate.config import Allow, Config
 from interlock.gate.waivers import RULE, decided, take
@@ -76,7 +76,7 @@ def _report(results: list, allow: Allow, config: Config) -> None:
     )
 
 
-def _severities(checked: Checked, severity: dict[str, str]) -> Checked:
+def _severities(checked: CaseResult, severity: dict[str, str]) -> CaseResult:
     answers = tuple(
         replace(a, findings=tuple(f for g in a.findings if (f := _finding(g, severity)) is not None))
         for a in checked.answers

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
-from interlock.check.verdict import Answer, Checked, Verdict, Waived
+from interlock.check import files
+from interlock.check.files import FileResult
+from interlock.check.verdict import Answer, CaseResult, Verdict, Waived
 from interlock.gate import waivable
+from interlock.load import Question, header_expects_errors
 from interlock.text.codes import CODES
 from interlock.text.finding import Finding, InputError, Mark, Severity
 from interlock.text.source import Source, Span
@@ -27,6 +31,19 @@ class Waiver:
     reason: str
     line: int
     span: Span
+
+
+def check_file(path: str, data: bytes, question: Question = Question()) -> FileResult:
+    """A file checked, and what its own text lets pass taken out of the findings. Raises Disagreement."""
+    result = files.check_file(path, data, question)
+    if result.errors or PurePath(path).suffix.lower() in (".csv", ".json"):
+        return result
+    [source, *_] = result.sources
+    try:
+        return replace(result, checked=apply(result.checked, source, *read(source)))
+    except InputError as refused:
+        expected = header_expects_errors(source.text, refused.findings)
+        return FileResult(path, result.sources, (), refused.findings, expected)
 
 
 def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
@@ -88,8 +105,8 @@ def _about(source: Source, span: Span) -> int:
 
 
 def apply(
-    checked: Sequence[Checked], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Finding]
-) -> tuple[Checked, ...]:
+    checked: Sequence[CaseResult], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Finding]
+) -> tuple[CaseResult, ...]:
     """Takes what is waived out of the findings, and reports waivers that are wrong or waive nothing (IL906)."""
     if not waivers and not wrong:
         return tuple(checked)
@@ -120,14 +137,14 @@ def apply(
     return tuple(out)
 
 
-def decided(checked: Checked, code: str) -> bool:
+def decided(checked: CaseResult, code: str) -> bool:
     """Whether a finding with this code would have been found: nothing is open, and a target was asked if it is one of a target."""
     return checked.verdict is not Verdict.UNKNOWN and (
         code[:3] != "IL8" or any(a.target for a in checked.answers)
     )
 
 
-def take(checked: Checked, waiver_of) -> Checked:
+def take(checked: CaseResult, waiver_of) -> CaseResult:
     """Without what `waiver_of(finding or diagnostic, its place)` gives a waiver for (reason, place), if it is a warning or a note."""
     waived: dict[tuple, Waived] = {}
 
@@ -167,7 +184,7 @@ def take(checked: Checked, waiver_of) -> Checked:
     )
 
 
-def primary(finding: Finding, answer: Answer, checked: Checked) -> int:
+def primary(finding: Finding, answer: Answer, checked: CaseResult) -> int:
     """The finding's primary place in the sources: of its first operation that is written, else of the schedule."""
     places = (
         (int(answer.program.order.at[m.row]) for m in finding.marks) if answer.program is not None else ()
@@ -175,7 +192,7 @@ def primary(finding: Finding, answer: Answer, checked: Checked) -> int:
     return next((at for at in places if at >= 0), checked.at)
 
 
-def _waive(checked: Checked, source: Source, allowed) -> Checked:
+def _waive(checked: CaseResult, source: Source, allowed) -> CaseResult:
     def line(at: int) -> set[int]:
         return {source.line_column(at)[0]} if source.base <= at <= source.base + len(source.text) else set()
 

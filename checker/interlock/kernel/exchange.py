@@ -6,7 +6,24 @@ from collections.abc import Iterator
 
 from .footprint import CROSS
 from .listing import payload
-from .wellformed import (B, COLL, COLLECTIVE, F, FREE, INIT, PIPELINE, RECV, REDUCE_ALL, REDUCE_TIE, SEND, SEND_B, SEND_F, TRANSFER, WAIT, View)
+from .wellformed import (
+    COLL,
+    COLLECTIVE,
+    FREE,
+    INIT,
+    PIPELINE,
+    RECV,
+    REDUCE_ALL,
+    REDUCE_TIE,
+    SEND,
+    SEND_B,
+    SEND_F,
+    TRANSFER,
+    WAIT,
+    B,
+    F,
+    View,
+)
 
 Faults = Iterator[tuple[str, tuple[int, ...]]]
 

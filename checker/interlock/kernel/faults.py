@@ -11,8 +11,33 @@ from . import exchange
 from .footprint import BACK, CROSS, ON, WWORK
 from .listing import at_home, data, gradient_row, in_range
 from .memory import overflows
-from .wellformed import (B, COMPUTE, F, I, LOSS, PIPELINE, RECV_B, RECV_F, REDUCE, REDUCE_ALL, REDUCE_DATA, REDUCE_TIE, SEND, RECV,
-                         SEND_B, SEND_F, STEP, W, WAIT, WAIT_B, WAIT_F, WITH_MICROBATCH, WITH_STAGE, ZERO, View)
+from .wellformed import (
+    COMPUTE,
+    LOSS,
+    PIPELINE,
+    RECV,
+    RECV_B,
+    RECV_F,
+    REDUCE,
+    REDUCE_ALL,
+    REDUCE_DATA,
+    REDUCE_TIE,
+    SEND,
+    SEND_B,
+    SEND_F,
+    STEP,
+    WAIT,
+    WAIT_B,
+    WAIT_F,
+    WITH_MICROBATCH,
+    WITH_STAGE,
+    ZERO,
+    B,
+    F,
+    I,
+    View,
+    W,
+)
 
 Faults = Iterator[tuple[str, tuple[int, ...]]]
 

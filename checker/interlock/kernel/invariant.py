@@ -9,8 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .listing import data, gradient_row
-from .wellformed import (B, F, I, MOST_WORK, PIPELINE, RECV_B, RECV_F, REDUCE, REDUCE_ALL, REDUCE_TIE, SEND_B, SEND_F, W, WAIT_B, WAIT_F,
-                         View, require)
+from .wellformed import (
+    MOST_WORK,
+    PIPELINE,
+    RECV_B,
+    RECV_F,
+    REDUCE,
+    REDUCE_ALL,
+    REDUCE_TIE,
+    SEND_B,
+    SEND_F,
+    WAIT_B,
+    WAIT_F,
+    B,
+    F,
+    I,
+    View,
+    W,
+    require,
+)
 
 ALWAYS = -1                # the presence of a row is a disjunction of bits: a set in an integer; all bits: the constant 1
 

@@ -6,8 +6,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .footprint import CROSS, trace
-from .wellformed import (B, COLLECTIVE, COMPUTE, F, I, LOSS, PIPELINE, RECV_B, RECV_F, SEND, SEND_B, SEND_F, TRANSFER, W,
-                         View, read)
+from .wellformed import (
+    COLLECTIVE,
+    COMPUTE,
+    LOSS,
+    PIPELINE,
+    RECV_B,
+    RECV_F,
+    SEND,
+    SEND_B,
+    SEND_F,
+    TRANSFER,
+    B,
+    F,
+    I,
+    View,
+    W,
+    read,
+)
 
 
 def view(plain) -> View:

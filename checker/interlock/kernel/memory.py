@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from .footprint import BACK, CROSS
 from .listing import gradient_row
-from .wellformed import B, COMPUTE, F, MOST_WORK, PIPELINE, RECV_B, RECV_F, W, WAIT_B, WAIT_F, View, require
+from .wellformed import COMPUTE, MOST_WORK, PIPELINE, RECV_B, RECV_F, WAIT_B, WAIT_F, B, F, View, W, require
 
 
 def overflows(v: View) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -10,8 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .listing import data, gradient_row
-from .wellformed import (COLLECTIVE, COMPUTE_LIKE, F, INIT, NO_EVENT, RECV, RECV_B, RECV_F, SEND, SEND_B, SEND_F, STEP, TRANSFER, W,
-                         WAIT, WAIT_B, WAIT_F, View)
+from .wellformed import (
+    COLLECTIVE,
+    COMPUTE_LIKE,
+    INIT,
+    NO_EVENT,
+    RECV,
+    RECV_B,
+    RECV_F,
+    SEND,
+    SEND_B,
+    SEND_F,
+    STEP,
+    TRANSFER,
+    WAIT,
+    WAIT_B,
+    WAIT_F,
+    F,
+    View,
+    W,
+)
 
 MODELS = ("buffered", "edge", "pair", "rank", "blocking")
 ORDERED = COMPUTE_LIKE | {INIT}

@@ -292,10 +292,10 @@ def _step(program: Program, r: int, rank: list[Row], i: int, shift: int, first: 
     return f"{BODY[row.kind]} {m} {s}"
 
 
-def _to_written(program: Program, full: Program | None = None) -> Program:
-    from interlock.check.program import written
+def _insert_transfers(program: Program, full: Program | None = None) -> Program:
+    from interlock.check.subject import write_transfers
 
-    return written(program, full if full is not None and full.inserted else None) or program
+    return write_transfers(program, full if full is not None and full.inserted else None) or program
 
 
 def _check_written(before: Program, after: Program) -> str:
@@ -310,5 +310,5 @@ def _check_written(before: Program, after: Program) -> str:
     )
 
 
-WRITTEN = Rewrite("insertion", lambda p, full=None: _to_written(p, full) if p.inserted else p, _check_written)
+WRITTEN = Rewrite("insertion", lambda p, full=None: _insert_transfers(p, full) if p.inserted else p, _check_written)
 BACKEND = HyperParallel()

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from interlock.check.program import Limits, check_program, written
+from interlock.check.certificates import certificates, text_of
+from interlock.check.files import Ruling
+from interlock.check.program import check_program
+from interlock.check.subject import write_transfers
 from interlock.check.targets import check_targets
-from interlock.check.verdict import Answer, Checked, Verdict
-from interlock.interchange.plan import Plan, certificate_text, describe_difference, digest
+from interlock.check.verdict import Answer, Verdict
+from interlock.interchange.plan import Plan, describe_difference, digest
 from interlock.lower.backends import Backend, LoweringOptions, NotExpressible
 from interlock.program.ir import Program
 from interlock.text.finding import InputError
-
-
-@dataclass(frozen=True)
-class Source:
-    """A schedule and what the check said of it. trained, comm_of: as in algebra.elaborate.Elaborated; None, () for a written order. limits: what it requires.
-
-    schedule: the elaborated schedule, None for a CSV.
-    """
-
-    checked: Checked
-    trained: Program | None = None
-    comm_of: Sequence[int] = ()
-    limits: Limits = Limits()
-    schedule: object = None
 
 
 class LoweringRefused(Exception):
@@ -48,26 +36,26 @@ class Lowered:
     notes: tuple[str, ...] = ()
 
 
-def lower(source: Source, backend: Backend, options: LoweringOptions = LoweringOptions()) -> Lowered:
+def lower(ruling: Ruling, backend: Backend, options: LoweringOptions = LoweringOptions()) -> Lowered:
     """Raises LoweringRefused."""
-    program = verified(source)
+    program = verified(ruling)
     try:
-        final, names, notes, answers = _rewritten(program, source, backend, options)
+        final, names, notes, answers = _rewritten(program, ruling, backend, options)
     except NotExpressible as error:
         raise _inexpressible(backend, error) from None
     if answers is None:
-        answers = _checked(final, source, backend, options)
+        answers = _checked(final, ruling, backend, options)
     wrong = [a for a in answers if a.verdict is not Verdict.VALID]
     if wrong:
         raise _unfit(wrong, backend)
-    documents = {a.model: a.certificates[0] for a in answers if a.certificates}
+    documents = {a.model: certificates(a, ruling.result.limits)[0] for a in answers if a.claims}
     plan = Plan(
-        source.checked.name,
+        ruling.result.name,
         backend.name,
-        _transfers_written(final, source),
+        _transfers_written(final, ruling),
         tuple(names),
-        {m: digest(certificate_text(d)) for m, d in documents.items()},
-        source.checked.path,
+        {m: digest(text_of(d)) for m, d in documents.items()},
+        ruling.result.path,
     )
     try:
         text = backend.write(plan, final)
@@ -87,9 +75,9 @@ def lower(source: Source, backend: Backend, options: LoweringOptions = LoweringO
     return Lowered(plan, text, documents, tuple(notes))
 
 
-def verified(source: Source) -> Program:
+def verified(ruling: Ruling) -> Program:
     """R-LOW-3: the program as it was judged, valid under every model that was asked. Raises LoweringRefused (IL843)."""
-    checked = source.checked
+    checked = ruling.result
     models = [a for a in checked.answers if not a.target]
     found = {a.verdict for a in models} or {Verdict.UNKNOWN}
     if Verdict.INVALID in found:
@@ -124,15 +112,15 @@ def verified(source: Source) -> Program:
     return program
 
 
-def _rewritten(program: Program, source: Source, backend: Backend, options: LoweringOptions):
+def _rewritten(program: Program, ruling: Ruling, backend: Backend, options: LoweringOptions):
     """The program after the target's rewrites, each checked on its own, with their names, what was left out, and the answers of the last check.
 
     A rewrite that is a matter of speed, and not of need, is left out where the plan would not be valid with it.
     """
     names, notes, answers = [], [], None
-    trained = source.trained if program.inserted else None
+    trained = ruling.case.trained if program.inserted else None
     for rewrite, needed in backend.rewrites(program, options):
-        before = program if needed or not program.inserted else _transfers_written(program, source)
+        before = program if needed or not program.inserted else _transfers_written(program, ruling)
         after = rewrite.apply(before, trained)
         what = rewrite.check(before, after)
         if what:
@@ -143,7 +131,7 @@ def _rewritten(program: Program, source: Source, backend: Backend, options: Lowe
                 exit=101,
             )
         if not needed:
-            found = _checked(after, source, backend, options)
+            found = _checked(after, ruling, backend, options)
             if any(a.verdict is not Verdict.VALID for a in found):
                 codes = sorted({f.code for a in found for f in a.errors})
                 notes.append(
@@ -156,16 +144,16 @@ def _rewritten(program: Program, source: Source, backend: Backend, options: Lowe
         changed = describe_difference(before, after) != ""
         program, names = after, names + [rewrite.name] * changed
     if program.inserted and not backend.inserts:
-        program, answers = _transfers_written(program, source), None
+        program, answers = _transfers_written(program, ruling), None
     return program, names, notes, answers
 
 
-def _transfers_written(program: Program, source: Source) -> Program:
+def _transfers_written(program: Program, ruling: Ruling) -> Program:
     if not program.inserted:
         return program
-    as_judged = any(a.program is program for a in source.checked.answers)
-    trained = source.trained if as_judged and source.trained is not None and source.trained.inserted else None
-    found = written(program, trained, source.comm_of)
+    as_judged = any(a.program is program for a in ruling.result.answers)
+    trained = ruling.case.trained if as_judged and ruling.case.trained is not None and ruling.case.trained.inserted else None
+    found = write_transfers(program, trained, ruling.case.comm_of)
     if found is None:
         raise LoweringRefused(
             "IL842", "the transfers of the program cannot be placed", "report this with the input", exit=101
@@ -174,11 +162,11 @@ def _transfers_written(program: Program, source: Source) -> Program:
 
 
 def _checked(
-    program: Program, source: Source, backend: Backend, options: LoweringOptions
+    program: Program, ruling: Ruling, backend: Backend, options: LoweringOptions
 ) -> tuple[Answer, ...]:
     """R-LOW-2 and R-LOW-4: under the transport's models, and by the target's own rules."""
     models = tuple(dict.fromkeys((*backend.models, *options.models)))
-    answers = check_program(program, models, limits=source.limits)
+    answers = check_program(program, models, limits=ruling.result.limits)
     return answers + check_targets(program, backend.targets, answers)
 
 
@@ -214,4 +202,4 @@ def _unfit(wrong: list[Answer], backend: Backend) -> LoweringRefused:
     )
 
 
-__all__ = ["Lowered", "LoweringRefused", "Source", "lower", "verified"]
+__all__ = ["Lowered", "LoweringRefused", "lower", "verified"]

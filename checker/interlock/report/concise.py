@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
 from interlock.report.items import Item, SourcesOf, items
 from interlock.report.outcome import Unread, summary
 from interlock.report.style import Paint, listed, safe
@@ -12,7 +12,7 @@ from interlock.report.text import verdict_line
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),

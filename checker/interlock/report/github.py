@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
 from interlock.report.items import Item, SourcesOf, items
 from interlock.report.outcome import Unread, summary
 from interlock.report.style import count, listed, safe
@@ -18,7 +18,7 @@ MOST = 10  # annotations of a level that GitHub keeps of one step
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),

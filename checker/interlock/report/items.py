@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.report import diagnostics
 from interlock.report.outcome import Shared, Unread, concerns, expected, shared
 from interlock.report.style import listed
@@ -74,10 +74,10 @@ class Item:
 
 
 def files(
-    checked: Sequence[Checked], unread: Sequence[Unread], paths: Sequence[str]
-) -> Iterator[tuple[str, list[Unread], list[Checked]]]:
+    checked: Sequence[CaseResult], unread: Sequence[Unread], paths: Sequence[str]
+) -> Iterator[tuple[str, list[Unread], list[CaseResult]]]:
     """The files in the order they were checked, each with what kept it from being read and with its schedules."""
-    found: dict[str, tuple[list[Unread], list[Checked]]] = {path: ([], []) for path in paths}
+    found: dict[str, tuple[list[Unread], list[CaseResult]]] = {path: ([], []) for path in paths}
     for which, things in enumerate((unread, checked)):
         for thing in things:
             found.setdefault(thing.path, ([], []))[which].append(thing)
@@ -85,7 +85,7 @@ def files(
 
 
 def items(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     unread: Sequence[Unread] = (),
     paths: Sequence[str] = (),
@@ -99,7 +99,7 @@ def items(
             yield from _of_schedule(c, sources)
 
 
-def _of_schedule(c: Checked, sources: Sources | None) -> Iterator[Item]:
+def _of_schedule(c: CaseResult, sources: Sources | None) -> Iterator[Item]:
     for e in c.expectations:
         if not e.met and not c.excused:
             yield _item(c.path, _here(c, UNMET, f"{c.name}: {unmet(c, e)}"), sources, c, e.models)
@@ -112,7 +112,7 @@ def _of_schedule(c: Checked, sources: Sources | None) -> Iterator[Item]:
         yield _item(c.path, diagnostic(s, c), sources, c, s.models, s)
 
 
-def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Finding]]:
+def verdicts(c: CaseResult) -> Iterator[tuple[tuple[str, ...], Finding]]:
     """The models whose verdict is unknown, or vacuous where nothing expects it, by reason; each with a warning that says so."""
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers or (Answer("", reason="no communication model was asked"),):
@@ -135,7 +135,7 @@ def verdicts(c: Checked) -> Iterator[tuple[tuple[str, ...], Finding]]:
         )
 
 
-def findings(c: Checked) -> list[Shared]:
+def findings(c: CaseResult) -> list[Shared]:
     """Each error and warning once, errors first; not known ones, and of a verdict that is invalid as expected only what the configuration raised."""
     loose = tuple(
         replace(a, findings=tuple(f for f in a.findings if f.raised))
@@ -151,7 +151,7 @@ def findings(c: Checked) -> list[Shared]:
     return sorted(found, key=lambda s: not s.finding.is_error)
 
 
-def diagnostic(s: Shared, c: Checked) -> Finding:
+def diagnostic(s: Shared, c: CaseResult) -> Finding:
     """A finding with the models it holds under: all of them for a deadlock, else those that differ from the rest."""
     f, detail = s.finding, ()
     if f.code == "IL402" and f.data.get("cause"):
@@ -171,7 +171,7 @@ def expectation(e: Expectation) -> str:
     )
 
 
-def unmet(c: Checked, e: Expectation) -> str:
+def unmet(c: CaseResult, e: Expectation) -> str:
     """What an expectation asks, and what was found instead."""
     found: dict[str, list[str]] = {}
     for a in c.answers:
@@ -197,7 +197,7 @@ def error_codes(a: Answer) -> tuple[str, ...]:
 # ---- places ---------------------------------------------------------------------------------------
 
 
-def _here(c: Checked, code: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
+def _here(c: CaseResult, code: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
     marks = (Mark(Span(c.at, c.width)),) if c.at >= 0 else ()
     return Finding(code, rule_of(code), message, marks, severity=severity)
 
@@ -206,7 +206,7 @@ def _item(
     path: str,
     d: Finding,
     sources: Sources | None,
-    c: Checked | None = None,
+    c: CaseResult | None = None,
     models: Sequence[str] = (),
     s: Shared | None = None,
 ) -> Item:

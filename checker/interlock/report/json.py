@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from interlock import __version__
-from interlock.check.verdict import Answer, Checked, Expectation
+from interlock.check.verdict import Answer, CaseResult, Expectation
 from interlock.program.ir import Program
 from interlock.report.items import SourcesOf, files
 from interlock.report.outcome import OUTCOMES, Unread, counts, exit_code, expected, outcome
@@ -22,7 +22,7 @@ FORMAT = "interlock.report/1"
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),
@@ -52,7 +52,7 @@ def render(
     return json.dumps(plain(report), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def summary(checked: Sequence[Checked], unread: Sequence[Unread], files: int) -> dict:
+def summary(checked: Sequence[CaseResult], unread: Sequence[Unread], files: int) -> dict:
     found = counts(checked)
     return {
         "files": files,
@@ -62,7 +62,7 @@ def summary(checked: Sequence[Checked], unread: Sequence[Unread], files: int) ->
     } | {o: found[o] for o in OUTCOMES}
 
 
-def schedule(c: Checked, sources: Sources | None) -> dict:
+def schedule(c: CaseResult, sources: Sources | None) -> dict:
     return {
         "name": c.name,
         **judged(c, sources),
@@ -73,7 +73,7 @@ def schedule(c: Checked, sources: Sources | None) -> dict:
     }
 
 
-def judged(c: Checked, sources: Sources | None) -> dict:
+def judged(c: CaseResult, sources: Sources | None) -> dict:
     """What a schedule comes to."""
     return {
         "place": place(c.at, c.width, sources, c.path),
@@ -92,13 +92,13 @@ def judged(c: Checked, sources: Sources | None) -> dict:
     }
 
 
-def answer(c: Checked, a: Answer, sources: Sources | None) -> dict:
+def answer(c: CaseResult, a: Answer, sources: Sources | None) -> dict:
     return {
         "target" if a.target else "model": a.model,
         "verdict": a.verdict,
         "as_expected": expected(c, a),
         "reason": a.reason if a.verdict.value in ("unknown", "vacuous") else None,
-        "claims": [claim.get("claim") for document in a.certificates for claim in document.get("claims", ())],
+        "claims": [c.statement["claim"] for c in a.claims],
         "replayed": a.replay is not None,
         "findings": [finding(f, a.program, sources, c.path) for f in a.findings],
     }

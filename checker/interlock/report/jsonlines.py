@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from interlock import __version__
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
 from interlock.report.items import SourcesOf, files
 from interlock.report.json import answer, diagnostic, expectation, finding, judged, plain, summary
 from interlock.report.outcome import Unread, exit_code
@@ -15,7 +15,7 @@ FORMAT = "interlock.report-lines/1"
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),
@@ -29,7 +29,7 @@ def render(
 
 
 def lines(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     unread: Sequence[Unread] = (),
     paths: Sequence[str] = (),

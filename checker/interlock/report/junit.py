@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.report import diagnostics
 from interlock.report.items import UNMET, SourcesOf, expectation, files, unmet
 from interlock.report.outcome import Unread, exit_code, expected
@@ -35,7 +35,7 @@ class Case:
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),
@@ -77,7 +77,7 @@ def _refused(u: Unread, sources: Sources | None) -> Iterator[Case]:
         yield Case("read", "error", first.code, first.message, told)
 
 
-def _cases(c: Checked, sources: Sources | None) -> Iterator[Case]:
+def _cases(c: CaseResult, sources: Sources | None) -> Iterator[Case]:
     """One for each answer; one for each expectation that is not met, and for each warning of the text that the configuration raised."""
     seconds = c.seconds / max(len(c.answers), 1)
     for a in c.answers:
@@ -92,7 +92,7 @@ def _cases(c: Checked, sources: Sources | None) -> Iterator[Case]:
             yield Case(f"{c.name}: {d.code}", "failure", d.code, d.message, _told(d, sources, c.path))
 
 
-def _judged(c: Checked, a: Answer, sources: Sources | None, seconds: float) -> Case:
+def _judged(c: CaseResult, a: Answer, sources: Sources | None, seconds: float) -> Case:
     """It fails by what the verdict does not excuse: errors neither expected nor known, and what the configuration raised."""
     name = f"{c.name} for the target {a.model}" if a.target else f"{c.name} under {a.model}"
     hoped = expected(c, a)
@@ -137,7 +137,7 @@ def _more(found: Sequence[Finding]) -> list[str]:
     return [f"... {count(len(found) - MOST_FINDINGS, 'more finding')}"] if len(found) > MOST_FINDINGS else []
 
 
-def _of(f: Finding, c: Checked, a: Answer, sources: Sources | None) -> str:
+def _of(f: Finding, c: CaseResult, a: Answer, sources: Sources | None) -> str:
     return _told(diagnostics.locate(f, a.program, c.at, c.width), sources, c.path)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from interlock.check.verdict import Answer, Checked, Expectation, Verdict
+from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.program.ir import Program
 from interlock.report.style import count
 from interlock.rules.waits import MODELS
@@ -38,14 +38,14 @@ def concerns(expectation: Expectation, answer: Answer) -> bool:
     return answer.model in expectation.models if expectation.models else not answer.target
 
 
-def expected(checked: Checked, answer: Answer) -> bool:
+def expected(checked: CaseResult, answer: Answer) -> bool:
     """Whether an expectation that was met names this verdict under this model. An unknown is never expected."""
     return answer.verdict is not Verdict.UNKNOWN and any(
         e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations
     )
 
 
-def raised(checked: Checked) -> list[str]:
+def raised(checked: CaseResult) -> list[str]:
     """The codes of warnings and notes that the configuration makes errors."""
     return sorted(
         {f.code for a in checked.answers for f in a.findings if f.raised}
@@ -53,7 +53,7 @@ def raised(checked: Checked) -> list[str]:
     )
 
 
-def outcome(checked: Checked) -> str:
+def outcome(checked: CaseResult) -> str:
     """One of OUTCOMES: the first that holds of not as expected, invalid, unknown, vacuous, and of those that pass."""
     if any(not e.met and e.verdict is not Verdict.UNKNOWN for e in checked.expectations):
         return "not as expected"
@@ -72,7 +72,7 @@ def outcome(checked: Checked) -> str:
     return next((f"{v.value} as expected" for v in (Verdict.INVALID, Verdict.VACUOUS) if v in found), "valid")
 
 
-def exit_code(checked: Sequence[Checked], unread: Sequence[Unread] = (), internal: bool = False) -> int:
+def exit_code(checked: Sequence[CaseResult], unread: Sequence[Unread] = (), internal: bool = False) -> int:
     """The first that applies of 101, 2, 1, 3; 0 only if something was checked (or refused as expected) and all of it passed, or is known."""
     if internal:
         return 101
@@ -82,11 +82,11 @@ def exit_code(checked: Sequence[Checked], unread: Sequence[Unread] = (), interna
     return next((code for code in (1, 3) if code in codes), 0)
 
 
-def counts(checked: Iterable[Checked]) -> Counter:
+def counts(checked: Iterable[CaseResult]) -> Counter:
     return Counter(outcome(c) for c in checked)
 
 
-def summary(checked: Sequence[Checked], unread: Sequence[Unread] = ()) -> str:
+def summary(checked: Sequence[CaseResult], unread: Sequence[Unread] = ()) -> str:
     """`12 files: 10 valid, 1 invalid as expected, 1 unknown`."""
     files = len({c.path for c in checked} | {u.path for u in unread})
     schedules = f", {count(len(checked), 'schedule')}" if len(checked) > files - len(unread) else ""
@@ -117,7 +117,7 @@ class Shared:
         return self.answer.program
 
 
-def shared(checked: Checked, *, every: bool = False) -> list[Shared]:
+def shared(checked: CaseResult, *, every: bool = False) -> list[Shared]:
     """Each finding once. A deadlock under one model is one under every stronger model too: only the weakest one's is told, unless `every`."""
     merged: dict[tuple, tuple[Finding, Answer, list[str]]] = {}
     strength = {m: i for i, m in enumerate(MODELS)}

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from interlock import __version__
-from interlock.check.verdict import Checked
+from interlock.check.verdict import CaseResult
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.report import diagnostics, explain
@@ -36,7 +36,7 @@ MOST_TEXT = 1_024  # characters of a description
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),
@@ -69,7 +69,7 @@ class _Result:
 def _log(
     found: Sequence[_Result],
     kept: int,
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     unread: Sequence[Unread],
     internal: bool,
@@ -120,7 +120,7 @@ def _log(
     )
 
 
-def _verdicts(checked: Sequence[Checked], unread: Sequence[Unread]) -> dict:
+def _verdicts(checked: Sequence[CaseResult], unread: Sequence[Unread]) -> dict:
     """What passes is no result: it stands here, as far as there is room."""
     of = counts(checked)
     each = (

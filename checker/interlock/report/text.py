@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from interlock.check.verdict import Answer, Checked, Verdict
+from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.report import diagnostics
 from interlock.report.items import diagnostic, error_codes, expectation, unmet
 from interlock.report.outcome import Shared, Unread, expected, outcome, raised, shared, summary
@@ -18,7 +18,7 @@ SourcesOf = Callable[[str], Sources | None]
 
 
 def render(
-    checked: Sequence[Checked],
+    checked: Sequence[CaseResult],
     sources_of: SourcesOf,
     *,
     unread: Sequence[Unread] = (),
@@ -68,7 +68,7 @@ def render(
 
 
 def _schedule(
-    c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, full: bool, box: bool
+    c: CaseResult, sources: Sources | None, paint: Paint, width: int, verbose: bool, full: bool, box: bool
 ) -> Iterator[str]:
     yield verdict_line(c, paint)
     for a in c.answers:
@@ -104,11 +104,11 @@ def _schedule(
 # ---- the line of a schedule -----------------------------------------------------------------------
 
 
-def verdict_line(c: Checked, paint: Paint) -> str:
+def verdict_line(c: CaseResult, paint: Paint) -> str:
     """`vlm.sched: vlm: valid under pair (certificate checked by the kernel)`, the models of one verdict together."""
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers:
-        certified = a.verdict is Verdict.VALID and bool(a.certificates)
+        certified = a.verdict is Verdict.VALID and bool(a.claims)
         groups.setdefault((a.target, a.verdict, expected(c, a), certified, error_codes(a)), []).append(a)
     parts = []
     for (target, verdict, hoped, certified, codes), answers in groups.items():
@@ -131,7 +131,7 @@ def _indented(text: str, width: int) -> list[str]:
     return ["  " + line for line in diagnostics.wrapped(text, width - 2)]
 
 
-def _figures(c: Checked) -> Iterator[str]:
+def _figures(c: CaseResult) -> Iterator[str]:
     for key, value in c.figures.items():
         yield safe(f"  {key}: {', '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}")
     yield f"  checked in {c.seconds:.2f} s"
@@ -141,7 +141,7 @@ def _figures(c: Checked) -> Iterator[str]:
 
 
 def _findings(
-    c: Checked, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool
+    c: CaseResult, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool
 ) -> Iterator[str]:
     found = sorted(shared(c, every=verbose), key=lambda s: list(Severity).index(s.finding.severity))
     if not verbose:  # the verdict line gives the reason of an unknown
@@ -171,7 +171,7 @@ def _picture(s: Shared, paint: Paint, width: int, box: bool) -> Iterator[str]:
         yield "  " + paint.operations(safe(line)) if line else ""
 
 
-def _hint(checked: Sequence[Checked], unread: Sequence[Unread]) -> str:
+def _hint(checked: Sequence[CaseResult], unread: Sequence[Unread]) -> str:
     codes = sorted(
         {
             f.code

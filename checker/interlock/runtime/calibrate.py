@@ -8,10 +8,10 @@ from statistics import median
 
 import numpy as np
 
-from interlock.check.pipeline import Options
+from interlock.check.files import rulings
+from interlock.load import load
 from interlock.lower import backends
 from interlock.lower.lowering import lower
-from interlock.lower.sources import sources_of
 from interlock.program.facts import IS_COMPUTE, IS_TRANSFER
 from interlock.program.ir import Kind, Program
 from interlock.runtime.emulation import EmulationSettings, emulate
@@ -95,10 +95,10 @@ def _beyond(pool: Pool, ranks: int, microbatches: int, size: int, machine: Machi
 
 def lowered(text: str) -> tuple[Program, tuple[LayerTimes, ...]]:
     """The plan of a text's only schedule for `torch`, and the times of its layers. Raises ValueError if it has errors."""
-    result, sources = sources_of("s.sched", text.encode(), Options())
-    if result.errors:
-        raise ValueError(result.errors[0].message)
-    [source] = sources
-    return lower(source, backends.find("torch"), backends.LoweringOptions()).plan.program, tuple(
-        source.schedule.times
-    )
+    loaded = load("s.sched", text.encode())
+    if loaded.errors:
+        raise ValueError(loaded.errors[0].message)
+    [ruling] = rulings(loaded)
+    assert ruling.case.schedule is not None
+    plan = lower(ruling, backends.find("torch"), backends.LoweringOptions()).plan
+    return plan.program, tuple(ruling.case.schedule.times)

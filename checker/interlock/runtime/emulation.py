@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from interlock.algebra.machine import machine_of
-from interlock.cli.lower import prepare
+from interlock.check.files import Ruling
 from interlock.interchange.plan import program_head
 from interlock.interchange.plan_actions import list_actions
-from interlock.interchange.timeline import dumps
-from interlock.lower import backends
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.program.kinds import TRANSFER, Kind
 from interlock.runtime.pool import Pool
-from interlock.text.files import write_whole
 from interlock.timing.durations import Durations, NoTimes, durations
 from interlock.timing.figures import duration, figures, percent
 from interlock.timing.simulate import simulate
@@ -27,12 +23,9 @@ from interlock.timing.timeline import Timeline
 
 @dataclass(frozen=True)
 class EmulationSettings:
-    schedule: str | None = None
-    ranks: int | None = None
     scale: float = 1.0
     payload: float = 1.0
     limit: float = 10.0
-    lowering: backends.LoweringOptions = backends.LoweringOptions()
     calibrate: bool = False
 
 
@@ -45,46 +38,28 @@ class Measured:
     stands: tuple[str, ...] = ()
 
 
+class Unfit(Exception):
+    """A schedule that cannot be emulated; the text says why."""
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """What was measured, and it beside the prediction, as text."""
+
+    measured: Measured
+    report: str
+
+
 def run(
-    name: str,
-    data: bytes,
-    check_options,
-    settings: EmulationSettings,
-    output: Path | None,
-    say: Callable[[str], None],
-    complain: Callable[[str], None],
-    terminal: dict,
-) -> int:
-    """Exit code: 0 it ran; 1 it stopped, or is not valid; 2 usage, no times; 3 not shown valid. Raises OSError."""
-    prepared = prepare(
-        name,
-        data,
-        check_options,
-        backends.find("torch"),
-        settings.lowering,
-        settings.schedule,
-        complain,
-        terminal,
-    )
-    if isinstance(prepared, int):
-        return prepared
-    source, lowered = prepared
-    program = lowered.plan.program
-    if settings.ranks not in (None, program.ranks):
-        complain(f"interlock: {source.checked.name} has {program.ranks} ranks, not {settings.ranks}\n")
-        return 2
-    try:
-        if source.schedule is None:
-            raise NoTimes("a CSV gives no times")
-        found = durations(program, source.schedule.times, machine_of(source.schedule))
-    except NoTimes as error:
-        complain(f"interlock: {error}\n")
-        return 2
+    ruling: Ruling, program: Program, settings: EmulationSettings, say: Callable[[str], None]
+) -> Emulation:
+    """Emulates the plan of a ruling. `say` hears of the calibration. Raises Unfit, NoTimes, OSError."""
+    schedule = ruling.case.schedule
+    if schedule is None:
+        raise NoTimes("a CSV gives no times")
+    found = durations(program, schedule.times, machine_of(schedule))
     if found.beside.any():
-        complain(
-            "interlock: an emulation runs reductions in a rank's order: write `blocking` in `replicas { .. }`\n"
-        )
-        return 2
+        raise Unfit("an emulation runs reductions in a rank's order: write `blocking` in `replicas { .. }`")
     with Pool(program.ranks) as pool:
         expected = found
         if settings.calibrate:
@@ -92,12 +67,10 @@ def run(
 
             here = calibrate(pool, program.ranks)
             say(f"this machine: {here}\n")
-            expected = here.durations(found, source.schedule.times, settings)
+            expected = here.durations(found, schedule.times, settings)
         measured = emulate(program, found, settings, pool=pool)
-    say(report(source.checked.name, simulate(program, expected, "pair", critical=False), measured))
-    if output is not None:
-        write_whole(output, dumps(source.checked.name, measured.timeline))
-    return 0 if measured.finished else 1
+    predicted = simulate(program, expected, "pair", critical=False)
+    return Emulation(measured, report(ruling.result.name, predicted, measured))
 
 
 def emulate(

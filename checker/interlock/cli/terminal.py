@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 
 SUFFIXES = (".sched", ".csv")
-MOST_BYTES = 64 * 2**20
+LARGEST_FILE = 64 * 2**20
 
 
 def write(text: str) -> None:
@@ -24,19 +24,19 @@ def write(text: str) -> None:
             raise OSError(error.errno, error.strerror, "standard output") from None
 
 
-def usage(message: str) -> int:
+def report_usage(message: str) -> int:
     print(f"interlock: {message}", file=sys.stderr)
     return 2
 
 
-def fault(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An internal error in one line: what, and where in the program."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"
 
 
-def internal(what: str, path: str = "") -> int:
+def report_internal_error(what: str, path: str = "") -> int:
     """Never a verdict, never silent."""
     about = f" for {path}" if path else ""
     print(
@@ -46,7 +46,7 @@ def internal(what: str, path: str = "") -> int:
     return 101
 
 
-def files(paths, suffixes=SUFFIXES) -> list[str]:
+def find_files(paths, suffixes=SUFFIXES) -> list[str]:
     """The files named, and those with a fitting ending below the folders named, in order. Raises FileNotFoundError."""
     out: list[str] = []
     for path in paths:
@@ -68,7 +68,7 @@ def files(paths, suffixes=SUFFIXES) -> list[str]:
     return list(dict.fromkeys(out))
 
 
-def read(path: str, limit: int = MOST_BYTES) -> bytes:
+def read(path: str, limit: int = LARGEST_FILE) -> bytes:
     """At most limit + 1 bytes: one more than a file may have is enough to refuse it. Raises OSError."""
     if path != "-":
         with open(path, "rb") as file:
@@ -81,7 +81,7 @@ def read(path: str, limit: int = MOST_BYTES) -> bytes:
         raise OSError(error.errno, error.strerror, "standard input") from None
 
 
-def terminal(stream) -> dict:
+def terminal_of(stream) -> dict:
     """Colour, width and box drawing for text on a stream."""
     from interlock.report.style import takes_box, use_color
 
@@ -94,5 +94,5 @@ def show_errors(path: str, sources, diagnostics, stream) -> None:
     from interlock.report.outcome import Unread
 
     stream.write(
-        text.render((), {path: sources}.get, unread=(Unread(path, diagnostics),), **terminal(stream))
+        text.render((), {path: sources}.get, unread=(Unread(path, diagnostics),), **terminal_of(stream))
     )

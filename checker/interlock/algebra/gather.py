@@ -9,8 +9,9 @@ import numpy as np
 from interlock.algebra.cut import Region
 from interlock.algebra.setting import comm_number
 from interlock.language import ast
-from interlock.program.facts import Facts
-from interlock.program.ir import Communicator, Kind, Order, Program
+from interlock.program.facts import Facts, mask
+from interlock.program.ir import Communicator, Order, Program
+from interlock.program.kinds import INSERTED, Kind
 from interlock.program.linearise import Times, compute_times
 from interlock.program.transfers import Late, insert
 from interlock.text.finding import error
@@ -100,10 +101,7 @@ def write(program: Program, late: Late, place: Span | None = None) -> Program:
     if place is None:
         return written
     o = written.order
-    added = (o.at < 0) & np.isin(
-        o.kind,
-        [int(k) for k in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)],
-    )
+    added = (o.at < 0) & mask(INSERTED)[o.kind]
     return written.with_order(
         replace(
             o,

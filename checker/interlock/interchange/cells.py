@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interlock.program.kinds import WITH_MICROBATCH, Kind
+from interlock.program.facts import HAS_MICROBATCH
+from interlock.program.kinds import Kind
 
 WORDS = {
     "F": Kind.F,
@@ -30,7 +31,6 @@ EMPTY, BAD, PAIR = 253, 254, 255  # besides the values of Kind, in Cells.kind
 
 _MAX_DIGITS = 9  # one more than the largest index needs; fits 32 bits
 _BLOCK = 1 << 16  # cells scanned at a time: the columns stay in the cache
-_HAS_MB = np.isin(np.arange(256), [int(k) for k in WITH_MICROBATCH])
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _operations(
         (word > start)
         & ~(zero[0] & (word - start > 1))
         & ~(zero[1] & (end - stop > 1))
-        & (_HAS_MB[kind] == (stop < end))
+        & (HAS_MICROBATCH[kind] == (stop < end))
     )
     kind[~good] = BAD
     mb[stop == end] = -1

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from interlock.interchange.plan_actions import list_actions
 from interlock.program.build import OrderBuilder
-from interlock.program.ir import COLUMNS, Communicator, Kind, Layer, Memory, Program, Size, Stage, Tie
+from interlock.program.ir import COLUMNS, Communicator, Layer, Memory, Program, Size, Stage, Tie
+from interlock.program.kinds import WITH_PEER, Kind
 from interlock.program.plain import plain_form
 
 FORMAT = "interlock.plan/1"
@@ -183,7 +184,7 @@ def read_program(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
                 kind,
                 a.get("stage", -1),
                 a.get("mb", -1),
-                peer=a["peer"] if kind in (Kind.SEND, Kind.RECV) else -1,
+                peer=a["peer"] if kind in WITH_PEER else -1,
                 name=names.index(a["name"]) if "name" in a else -1,
                 comm=a.get("comm", 0),
                 launch=a.get("launch", -1),

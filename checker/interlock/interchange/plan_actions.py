@@ -11,7 +11,7 @@ import numpy as np
 
 from interlock.program.facts import Facts
 from interlock.program.ir import Program, Stage
-from interlock.program.kinds import TRANSFER, WITH_MICROBATCH, WITH_STAGE, Kind
+from interlock.program.kinds import TO_NEXT, TRANSFER, WITH_MICROBATCH, WITH_PEER, WITH_STAGE, Kind
 
 BATCH, LOSS, LOCAL, WIRE, NOTHING = "batch", "loss", "local", "wire", "nothing"
 LATER = "later"  # the loss has an operation of its own
@@ -76,7 +76,7 @@ class _Actions:
         if kind in WITH_MICROBATCH:
             action["mb"] = self.mb[row]
             action |= self._of_microbatch(row)
-        if kind in (Kind.SEND, Kind.RECV):
+        if kind in WITH_PEER:
             action["peer"] = self.peer[row]
         if self.name[row] >= 0:
             action["name"] = self.program.names[self.name[row]]
@@ -128,7 +128,7 @@ class _Actions:
         return action
 
     def _transfer(self, place: _Place) -> dict:
-        other = place.after if place.kind in (Kind.SEND_F, Kind.RECV_B) else place.before
+        other = place.after if place.kind in TO_NEXT else place.before
         action: dict = {"peer": find_rank(self.program.stages[other], place.mb), "other": other}
         if place.kind in (Kind.SEND_B, Kind.RECV_B):
             sender = place.stage if place.kind is Kind.SEND_B else other

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 from interlock.language.ast import Launch, Op, Overlap, Repeat
+from interlock.program import kinds
 from interlock.text.quantities import NumberError, read_int
 from interlock.text.source import Span
 
-WITH_MICROBATCH = frozenset(
-    ["F", "B", "I", "W", "LOSS", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_F", "WAIT_B"]
-)
-WITH_STAGE = frozenset(["REDUCE", "UNSHARD", "RESHARD"])
-ALONE = frozenset(["STEP", "ZERO"])
-TRANSFERS = frozenset(["SEND_F", "RECV_F", "SEND_B", "RECV_B", "SEND", "RECV"])
+WITH_MICROBATCH = frozenset(kind.name for kind in kinds.WITH_MICROBATCH)
+WITH_STAGE = frozenset(kind.name for kind in kinds.WITH_STAGE - kinds.WITH_MICROBATCH)
+ALONE = frozenset(kind.name for kind in kinds.ALONE)
+TRANSFERS = frozenset(kind.name for kind in kinds.TRANSFER)
 LARGEST_INDEX = 2**31 - 1  # columns of a program are 32 bits wide (program/ir.py)
 
 KINDS = "kinds: F B I W LOSS, SEND_F RECV_F SEND_B RECV_B, WAIT_F WAIT_B, REDUCE UNSHARD RESHARD, STEP ZERO"

@@ -75,5 +75,6 @@ PIPELINE = TRANSFER & WITH_MICROBATCH
 TO_NEXT = frozenset({Kind.SEND_F, Kind.RECV_B})  # their other end is the next stage of the path
 PIPELINE_WAITS = frozenset({Kind.WAIT_F, Kind.WAIT_B})
 WAITS = PIPELINE_WAITS | {Kind.WAIT}
+INSERTED = PIPELINE | PIPELINE_WAITS  # what insertion of transfers adds
 NOT_INSERTED = TRANSFER | WAITS | {Kind.FREE}  # what a program with inserted transfers does not list
 ALONE = frozenset(kind for kind in Kind if "{" not in kind.form)

@@ -27,10 +27,9 @@ from interlock.interchange.plan import read_program
 from interlock.interchange.plan_actions import find_rank
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
-from interlock.program.kinds import TRANSFER, Kind
+from interlock.program.kinds import SENDS, TO_NEXT, TRANSFER, WITH_PEER, Kind
 from interlock.runtime.mail import Mail
 
-SENDS = (Kind.SEND_F, Kind.SEND_B, Kind.SEND)
 AWAITED = {
     Kind.F: Kind.RECV_F,
     Kind.B: Kind.RECV_B,
@@ -147,7 +146,7 @@ class Emulation:
         rows: dict[Hashable, list[int]] = {}
         for row in self.rows:
             kind = self.kind[row]
-            if kind in (Kind.SEND, Kind.RECV):
+            if kind in WITH_PEER:
                 rows.setdefault(int(o.name[row]), []).append(row)
             elif kind in TRANSFER:
                 rows.setdefault((kind, int(o.stage[row]), int(o.mb[row])), []).append(row)
@@ -354,10 +353,10 @@ def name_exchanges(facts: Facts) -> dict[int, tuple[str, int]]:
 def _find_peer(facts: Facts, row: int) -> int:
     order, paths = facts.program.order, facts.footprint
     kind = Kind(int(order.kind[row]))
-    if kind in (Kind.SEND, Kind.RECV):
+    if kind in WITH_PEER:
         return int(order.peer[row])
     stage, mb = int(order.stage[row]), int(order.mb[row])
-    neighbours = paths.next if kind in (Kind.SEND_F, Kind.RECV_B) else paths.prev
+    neighbours = paths.next if kind in TO_NEXT else paths.prev
     return find_rank(facts.program.stages[int(neighbours[paths.of[mb], stage])], mb)
 
 

@@ -11,9 +11,9 @@ from interlock.algebra.machine import machine_of
 from interlock.check.files import Ruling
 from interlock.interchange.plan import program_head
 from interlock.interchange.plan_actions import list_actions
-from interlock.program.facts import Facts
+from interlock.program.facts import Facts, mask
 from interlock.program.ir import Program
-from interlock.program.kinds import TRANSFER, Kind
+from interlock.program.kinds import PIPELINE, TO_NEXT, Kind
 from interlock.runtime.pool import Pool
 from interlock.timing.durations import Durations, NoTimes, durations
 from interlock.timing.figures import duration, figures, percent
@@ -112,13 +112,9 @@ def _sizes(program: Program, found: Durations, part: float) -> list[int]:
     """Bytes of each row's payload, those of the output that crosses: 0 of what is no transfer, or a named one."""
     facts, o = Facts(program), program.order
     sizes = [0] * len(o)
-    for row in np.flatnonzero(np.isin(o.kind, [int(k) for k in TRANSFER]) & (o.stage >= 0)).tolist():
+    for row in np.flatnonzero(mask(PIPELINE)[o.kind]).tolist():
         s, m = int(o.stage[row]), int(o.mb[row])
-        left = (
-            s
-            if Kind(int(o.kind[row])) in (Kind.SEND_F, Kind.RECV_B)
-            else int(facts.footprint.prev[facts.footprint.of[m], s])
-        )
+        left = s if Kind(int(o.kind[row])) in TO_NEXT else int(facts.footprint.prev[facts.footprint.of[m], s])
         sizes[row] = int(found.payload[found.kind_of[m], left] * part)
     return sizes
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from interlock.interchange.plan import Plan, PlanError, loads
 from interlock.interchange.plan_actions import list_actions
 from interlock.lower.executable import without_action
+from interlock.program.kinds import PIPELINE
 from interlock.runtime.control import GRACE, Control, store_of
 from interlock.runtime.errors import RunError
 from interlock.runtime.reductions import Accumulation, Reducer
@@ -22,7 +23,7 @@ from interlock.runtime.stages import StageRunner
 from interlock.runtime.wire import Leg, Wire, key_of
 
 _NUMBER = itertools.count()
-_TRANSFERS = ("SEND_F", "RECV_F", "SEND_B", "RECV_B")
+_TRANSFERS = frozenset(kind.name for kind in PIPELINE)
 _DONE_ELSEWHERE = (
     "INIT",
     "UNSHARD",

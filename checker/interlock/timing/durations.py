@@ -10,8 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from interlock.program.facts import IS_COMPUTE, Facts
-from interlock.program.ir import Kind, Layer, Program, Size
+from interlock.program.facts import IS_COMPUTE, Facts, mask
+from interlock.program.ir import Layer, Program, Size
+from interlock.program.kinds import TO_NEXT, WITH_PEER, Kind
 from interlock.rules.communication import Transfers
 from interlock.timing.layer_times import LayerTimes
 
@@ -349,11 +350,9 @@ def _overlaps(program: Program, facts: Facts, row: np.ndarray, machine: Machine)
 def _transfers(facts: Facts, row: np.ndarray, found: Durations) -> None:
     t = Transfers(facts)
     rows = t.rows
-    named = np.isin(facts.kind[rows], (int(Kind.SEND), int(Kind.RECV)))
+    named = mask(WITH_PEER)[facts.kind[rows]]
     other = t.other[rows]
-    produces = np.isin(
-        facts.kind[rows], (int(Kind.SEND_F), int(Kind.RECV_B))
-    )  # the output that crosses is that of the stage on the left
+    produces = mask(TO_NEXT)[facts.kind[rows]]  # the output that crosses is that of the stage on the left
     stage = np.where(named, 0, np.where(produces, facts.stage[rows], other))
     mb = np.where(named, 0, facts.mb[rows])
     pipeline = np.flatnonzero(~named)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from interlock.program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
-from interlock.program.ir import Kind, Program
+from interlock.program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts, mask
+from interlock.program.ir import Program
+from interlock.program.kinds import INSERTED, Kind
 from interlock.program.transfers import insert
 from interlock.rules.communication import Transfers
 from interlock.rules.waits import AFTER, QUEUE, WaitGraph, wait_graph
@@ -18,7 +19,6 @@ from interlock.timing.longest_path import Cyclic
 from interlock.timing.timeline import Timeline
 
 FREE = "free"  # inserted transfers: each takes its time and waits for its payload alone
-_ADDED = (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)
 
 
 def simulate(
@@ -169,7 +169,7 @@ def compute_rows(program: Program, written: Program) -> np.ndarray:
     kind = written.order.kind
     if not program.inserted:
         return np.arange(len(kind))
-    added = np.isin(kind, [int(k) for k in _ADDED])
+    added = mask(INSERTED)[kind]
     if program.reductions_inserted:
         added |= np.isin(kind, (int(Kind.REDUCE), int(Kind.REDUCE_TIE)))
         added |= (kind == Kind.STEP) & ~(program.order.kind == Kind.STEP).any()

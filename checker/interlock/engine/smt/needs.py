@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import INSERTED, Kind
 from interlock.program.transfers import tie_ranks
 
 
@@ -67,10 +67,7 @@ def _computing(facts: Facts) -> Iterator[Need]:
 
 def _transfers(facts: Facts) -> Iterator[Need]:
     fp = facts.footprint
-    first = {
-        k: facts.first(k)
-        for k in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.WAIT_F, Kind.WAIT_B)
-    }
+    first = {kind: facts.first(kind) for kind in INSERTED}
     for kind, other, ahead in (
         (Kind.SEND_F, Kind.RECV_F, True),
         (Kind.RECV_F, Kind.SEND_F, False),

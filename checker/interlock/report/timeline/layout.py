@@ -7,8 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from interlock.program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts
-from interlock.program.ir import Kind, Program
+from interlock.program.facts import IS_COMPUTE, IS_SEND, IS_TRANSFER, Facts, mask
+from interlock.program.ir import Program
+from interlock.program.kinds import COLLECTIVE, Kind
+from interlock.program.kinds import COMPUTE as COMPUTE_KINDS
 from interlock.rules.communication import Transfers
 from interlock.rules.memory import STATIC, Usage, in_flight, show_bytes, stash_counts
 from interlock.text.source import Sources
@@ -21,10 +23,8 @@ NONE, COMPUTE, COMM = -1, 0, 1
 PHASES = ("warmup", "residual", "cooldown")
 MOST_LANES = 4  # lines for transfers that run at once on one rank
 MOST_GHOSTS = 9  # operations drawn behind the point where a rank stops
-_DRAWN = np.zeros(256, dtype=bool)
-_DRAWN[[int(k) for k in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.LOSS, Kind.STEP)]] = True
-_COLLECTIVE = np.zeros(256, dtype=bool)
-_COLLECTIVE[[int(k) for k in (Kind.REDUCE, Kind.REDUCE_DATA, Kind.REDUCE_TIE, Kind.COLL, Kind.INIT)]] = True
+_DRAWN = mask(COMPUTE_KINDS | {Kind.STEP})
+_COLLECTIVE = mask(COLLECTIVE | {Kind.REDUCE, Kind.REDUCE_DATA})
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def stands_for(code: Code, rule: str) -> bool:
 
 
 def test_codes_are_those_of_the_pages_with_their_rules_and_titles():
-    documented = {code: (s.rule, explain.plain(s.title)) for code, s in SECTIONS.items()}
+    documented = {code: (s.rule, explain.strip_markdown(s.title)) for code, s in SECTIONS.items()}
     assert {code: (c.rule, c.heading) for code, c in CODES.items()} == documented
 
 

@@ -3,7 +3,7 @@ import io
 import pytest
 
 from interlock.report.progress import Progress
-from interlock.report.style import columns, safe, takes_box, use_color
+from interlock.report.style import can_encode_boxes, display_width, safe, use_color
 
 
 class Terminal(io.StringIO):
@@ -33,8 +33,8 @@ def test_colour(monkeypatch, env, stream, colour):
 
 def test_safe_texts():
     assert safe("a\tb\x1b\u202e\x85") == "a    b\\x1b\\u202e\\x85"
-    assert columns("层é") == 3 and columns("e\u0301") == 1
-    assert not takes_box(io.StringIO()) and takes_box(io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    assert display_width("层é") == 3 and display_width("e\u0301") == 1
+    assert not can_encode_boxes(io.StringIO()) and can_encode_boxes(io.TextIOWrapper(io.BytesIO(), "utf-8"))
 
 
 def drawn(stream, seconds, label="checking"):

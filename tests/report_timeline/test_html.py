@@ -99,7 +99,7 @@ def test_it_needs_nothing_else():
 
 def test_names_cannot_end_the_script():
     evil = "</script><script>alert(1)</script><!--\u2028${x}$title"
-    page = html.render(replace(drawn(pipeline()), name=evil, told=evil, notes=(evil,)))
+    page = html.render(replace(drawn(pipeline()), name=evil, summary=evil, notes=(evil,)))
     parsed = Elements(page)
     assert parsed.data["scenes"][0]["name"] == evil
     assert sum(t == "script" for t, _ in parsed.found) == 2 and "<!--" not in page

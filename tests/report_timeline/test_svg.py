@@ -75,5 +75,5 @@ def test_many_operations_make_no_large_file():
 
 
 def test_names_are_escaped():
-    picture = svg.render(replace(drawn(pipeline()), name="<b>&\x00", told='"</svg>'))
+    picture = svg.render(replace(drawn(pipeline()), name="<b>&\x00", summary='"</svg>'))
     assert ET.fromstring(picture).find(f"{SVG}title").text.startswith("<b>&\ufffd:")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from interlock.cli.compare import table
-from interlock.report.style import columns
+from interlock.report.style import display_width
 from interlock.report.timeline import terminal
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
@@ -45,7 +45,7 @@ def test_lines_fit_the_width(name, width):
     box = width != 63
     lines = terminal.render(drawn(*CASES[name]), width=width, box=box).splitlines()
     drawn_lines = [l for l in lines[3:] if l.startswith(("rank ", "      "))]
-    assert drawn_lines and max(map(columns, drawn_lines[:6])) <= width
+    assert drawn_lines and max(map(display_width, drawn_lines[:6])) <= width
 
 
 def test_colour_is_no_more_than_colour():
@@ -75,4 +75,4 @@ def test_ranks_beyond_the_height_are_left_out():
 def test_names_cannot_steer_the_terminal():
     from dataclasses import replace
 
-    assert "\x1b" not in terminal.render(replace(drawn(pipeline()), name="a\x1b[2Jb", told="\x1b]0;x\x07"))
+    assert "\x1b" not in terminal.render(replace(drawn(pipeline()), name="a\x1b[2Jb", summary="\x1b]0;x\x07"))

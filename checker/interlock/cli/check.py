@@ -34,7 +34,7 @@ from interlock.cli.terminal import (
 )
 from interlock.gate import baseline, policy
 from interlock.gate import config as configuration
-from interlock.gate.config import Config, option
+from interlock.gate.config import Config, first_given
 from interlock.gate.waivers import check_file
 from interlock.load import Question
 from interlock.report import FORMATS, outcome
@@ -160,7 +160,7 @@ class Run:
 
     results: list[FileResult] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
-    gone: tuple[baseline.Fingerprint, ...] = ()
+    not_found: tuple[baseline.Fingerprint, ...] = ()
 
 
 class UsageError(Exception):
@@ -209,10 +209,10 @@ def make_request(args: argparse.Namespace) -> Request:
         raise _usage(f"nothing to check: {config.source.name} excludes all {len(found)} files")
     targets = tuple(dict.fromkeys(t for names in args.target for t in names))
     question = Question(
-        option(args.comm, config.models, ()),
-        option(args.engine, config.engine, "graph"),
+        first_given(args.comm, config.models, ()),
+        first_given(args.engine, config.engine, "graph"),
         csv_options(args),
-        option(targets, config.targets, ()),
+        first_given(targets, config.targets, ()),
         config.capacity,
     )
     format = args.format or config.format or "text"
@@ -258,7 +258,7 @@ def apply_gate(
         run.results = baseline.apply(known, run.results, args.write_baseline).results
     elif known is not None:
         applied = baseline.apply(known, run.results, args.baseline)
-        run.results, run.gone = applied.results, applied.gone
+        run.results, run.not_found = applied.results, applied.not_found
     return run
 
 
@@ -290,11 +290,11 @@ def _report_run(args: argparse.Namespace, request: Request, found: Run) -> None:
         print(f"configuration: {request.config.source.name}", file=sys.stderr)
     if request.excluded and args.verbose:
         print(f"excluded: {request.excluded}", file=sys.stderr)
-    for gone in found.gone[:10] if args.verbose else ():
+    for gone in found.not_found[:10] if args.verbose else ():
         print(f"gone: {gone.path}: {gone.schedule}: {gone.code} {gone.message}", file=sys.stderr)
-    if found.gone:
+    if found.not_found:
         print(
-            f"{len(found.gone)} known in {args.baseline} and no longer found: --write-baseline {args.baseline} tightens it",
+            f"{len(found.not_found)} known in {args.baseline} and no longer found: --write-baseline {args.baseline} tightens it",
             file=sys.stderr,
         )
 

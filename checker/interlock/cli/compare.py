@@ -77,5 +77,5 @@ def table(pictures: Sequence[Scene]) -> list[list[str]]:
             own["makespan"] = f"stops at {own['stops at']}"
         if p.steady is not None:
             own["steady period"] = p.time(float(p.steady.rate))
-        rows.append([p.name, *(own.get(c, "-") for c in columns), p.told])
+        rows.append([p.name, *(own.get(c, "-") for c in columns), p.summary])
     return rows

@@ -83,10 +83,10 @@ def read(path: str, limit: int = LARGEST_FILE) -> bytes:
 
 def terminal_of(stream) -> dict:
     """Colour, width and box drawing for text on a stream."""
-    from interlock.report.style import takes_box, use_color
+    from interlock.report.style import can_encode_boxes, use_color
 
     width = shutil.get_terminal_size((100, 24)).columns if stream.isatty() else 100
-    return {"color": use_color(stream), "width": width, "box": takes_box(stream)}
+    return {"color": use_color(stream), "width": width, "box": can_encode_boxes(stream)}
 
 
 def show_errors(path: str, sources, diagnostics, stream) -> None:

@@ -21,7 +21,7 @@ from interlock.cli.check import (
 from interlock.cli.parallel import Failed
 from interlock.cli.terminal import find_files, report_usage, write
 from interlock.gate.config import candidates
-from interlock.report.style import animate
+from interlock.report.style import can_redraw
 
 EVERY = 0.5  # seconds between two looks
 _COMMENT = re.compile(r'("[^"\n]*")|#[^\n]*')
@@ -159,7 +159,7 @@ def _used(path: str, result) -> list[str]:
 
 
 def _clear(again: bool) -> None:
-    if not animate(sys.stdout):
+    if not can_redraw(sys.stdout):
         write("\n" if again else "")
     else:
         write("\x1b[2J\x1b[3J\x1b[H")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.program.ir import Program
-from interlock.report.outcome import FAILING, concerns, expected, outcome
+from interlock.report.outcome import FAILING, concerns, is_expected, outcome
 from interlock.text.files import write_whole
 from interlock.text.finding import Finding
 
@@ -43,7 +43,7 @@ class Applied:
     """The results with what is known marked, and the fingerprints that were not found again."""
 
     results: list
-    gone: tuple[Fingerprint, ...]
+    not_found: tuple[Fingerprint, ...]
 
 
 def read(path: Path) -> tuple[Fingerprint, ...]:
@@ -70,7 +70,12 @@ def read(path: Path) -> tuple[Fingerprint, ...]:
 
 def write(path: Path, results: Sequence) -> int:
     """Writes what is found now, whole or not at all; says how much that is. Raises OSError."""
-    found = sorted(print_ for r in results for c in r.checked for print_, _ in _of(c, _from(path, c.path)))
+    found = sorted(
+        print_
+        for r in results
+        for c in r.checked
+        for print_, _ in _fingerprints(c, _relative_to(path, c.path))
+    )
     write_whole(
         path,
         json.dumps({"format": FORMAT, "findings": [asdict(f) for f in found]}, indent=1, ensure_ascii=False)
@@ -82,26 +87,31 @@ def write(path: Path, results: Sequence) -> int:
 def apply(known: Sequence[Fingerprint], results: Sequence, path: Path) -> Applied:
     """Marks what is known. `path`: of the baseline, from whose folder its paths are."""
     left = Counter(f.key for f in known)
-    out = [replace(r, checked=tuple(_mark(c, left, _from(path, c.path)) for c in r.checked)) for r in results]
-    asked = {(_from(path, c.path), c.name, a.model) for r in results for c in r.checked for a in c.answers}
-    read_ = {_from(path, r.path) for r in results if r.checked}
+    out = [
+        replace(r, checked=tuple(_mark(c, left, _relative_to(path, c.path)) for c in r.checked))
+        for r in results
+    ]
+    asked = {
+        (_relative_to(path, c.path), c.name, a.model) for r in results for c in r.checked for a in c.answers
+    }
+    read_ = {_relative_to(path, r.path) for r in results if r.checked}
     schedules = {(p, s) for p, s, _ in asked}
-    gone = []
+    not_found = []
     for f in known:
         again = f.path in read_ and (
             (f.path, f.schedule) not in schedules or not f.model or (f.path, f.schedule, f.model) in asked
         )
         if left[f.key] and (again or not (path.parent / f.path).exists()):
             left[f.key] -= 1
-            gone.append(f)
-    return Applied(out, tuple(gone))
+            not_found.append(f)
+    return Applied(out, tuple(not_found))
 
 
-def _from(baseline: Path, path: str) -> str:
+def _relative_to(baseline: Path, path: str) -> str:
     return os.path.relpath(path, baseline.parent).replace(os.sep, "/")
 
 
-def _of(c: CaseResult, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
+def _fingerprints(c: CaseResult, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
     """The fingerprints of a schedule, each with its slot: (answer, finding), (WARNING, number) or (EXPECTED, number)."""
     for i, a in enumerate(c.answers):
         for j, f in enumerate(a.findings):
@@ -116,7 +126,7 @@ def _of(c: CaseResult, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
         yield Fingerprint(path, c.name, "", d.code, _hash(d.message), d.message), (WARNING, i)
     for i, e in enumerate(c.expectations):
         if not e.met:
-            message = _unmet(c, e)
+            message = _describe_unmet(c, e)
             yield Fingerprint(path, c.name, "", UNMET, _hash(message), message), (EXPECTED, i)
 
 
@@ -124,7 +134,7 @@ def _operations(f: Finding, program: Program | None) -> list[str]:
     return [f"{program.rank_of(m.row)}:{program.show(m.row)}" for m in f.marks] if program is not None else []
 
 
-def _unmet(c: CaseResult, e: Expectation) -> str:
+def _describe_unmet(c: CaseResult, e: Expectation) -> str:
     found = [
         f"{a.verdict.value} under {a.model}{''.join(f' {code}' for code in sorted({f.code for f in a.errors}))}"
         for a in c.answers
@@ -139,7 +149,7 @@ def _hash(*parts: str) -> str:
 
 def _mark(c: CaseResult, left: Counter, path: str) -> CaseResult:
     known: set[tuple] = set()
-    for print_, slot in _of(c, path):
+    for print_, slot in _fingerprints(c, path):
         if left[print_.key]:
             left[print_.key] -= 1
             known.add(slot)
@@ -149,10 +159,10 @@ def _mark(c: CaseResult, left: Counter, path: str) -> CaseResult:
     )
     warnings = tuple(replace(d, known=(WARNING, i) in known) for i, d in enumerate(c.warnings))
     marked = replace(c, answers=answers, warnings=warnings)
-    return replace(marked, excused=outcome(c) in FAILING and _excused(marked, known))
+    return replace(marked, excused=outcome(c) in FAILING and _is_excused(marked, known))
 
 
-def _excused(c: CaseResult, known: set[tuple]) -> bool:
+def _is_excused(c: CaseResult, known: set[tuple]) -> bool:
     """Whether everything that fails the schedule is known. What was not decided never is."""
     if any(
         not e.met and (e.verdict is Verdict.UNKNOWN or (EXPECTED, i) not in known)
@@ -160,13 +170,13 @@ def _excused(c: CaseResult, known: set[tuple]) -> bool:
     ):
         return False
     return not any(d.is_error and not d.known for d in c.warnings) and all(
-        _answer_excused(c, a) for a in c.answers
+        _is_answer_excused(c, a) for a in c.answers
     )
 
 
-def _answer_excused(c: CaseResult, a: Answer) -> bool:
+def _is_answer_excused(c: CaseResult, a: Answer) -> bool:
     if any(f.raised and not f.known for f in a.findings):
         return False
-    if a.verdict is Verdict.VALID or expected(c, a):
+    if a.verdict is Verdict.VALID or is_expected(c, a):
         return True
     return a.verdict is Verdict.INVALID and bool(a.errors) and all(f.known for f in a.errors)

@@ -336,6 +336,6 @@ class _Reader:
             yield Allow(code, entry["path"], entry["reason"], self.place(("code", code), start))
 
 
-def option(given, configured, default):
+def first_given(given, configured, default):
     """The command line wins over the configuration, and that over the default. Empty is not given."""
     return next((value for value in (given, configured) if value not in (None, (), [])), default)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from interlock.check.verdict import CaseResult
 from interlock.gate import globs
 from interlock.gate.config import Allow, Config
-from interlock.gate.waivers import RULE, decided, take
+from interlock.gate.waivers import RULE, waive, would_find
 from interlock.text.finding import Finding, Mark, Severity
 from interlock.text.source import Span
 
@@ -43,7 +43,7 @@ def _allow(result, mine: Sequence[Allow], used: set[Allow], config: Config):
             base = _base(result, config)
         return allow.reason, Span(base + allow.span.at, allow.span.width)
 
-    return replace(result, checked=tuple(take(c, waiver_of) for c in result.checked))
+    return replace(result, checked=tuple(waive(c, waiver_of) for c in result.checked))
 
 
 def _base(result, config: Config) -> int:
@@ -58,7 +58,7 @@ def _report(results: list, allow: Allow, config: Config) -> None:
     named = [
         n for n, r in enumerate(results) if r.checked and globs.matches(config.relative(r.path), allow.path)
     ]
-    if not named or not all(decided(c, allow.code) for n in named for c in results[n].checked):
+    if not named or not all(would_find(c, allow.code) for n in named for c in results[n].checked):
         return
     result = results[named[0]]
     base = _base(result, config)

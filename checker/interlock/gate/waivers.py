@@ -49,7 +49,7 @@ def check_file(path: str, data: bytes, question: Question = Question()) -> FileR
 def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
     """The waivers of a text, and what is wrong with them (IL906). Raises InputError (IL907) for one that names an error."""
     waivers, wrong, refused = [], [], []
-    for text, span in _ours(source):
+    for text, span in _comments_to_interlock(source):
         match = _ALLOW.fullmatch(text)
         if match is None:
             wrong.append(_warning("this comment is no waiver", span, "after `interlock:`", FORM))
@@ -79,14 +79,19 @@ def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
             wrong.append(_warning("this waiver gives no reason, and waives nothing", span, "", FORM))
             continue
         waivers.append(
-            Waiver(tuple(c for c in codes if waivable.is_waivable(c)), match[2], _about(source, span), span)
+            Waiver(
+                tuple(c for c in codes if waivable.is_waivable(c)),
+                match[2],
+                _line_covered(source, span),
+                span,
+            )
         )
     if refused:
         raise InputError(*refused)
     return waivers, wrong
 
 
-def _ours(source: Source) -> Iterator[tuple[str, Span]]:
+def _comments_to_interlock(source: Source) -> Iterator[tuple[str, Span]]:
     """The comments that speak to Interlock: what they say, and their places."""
     if "interlock" not in source.text:
         return
@@ -95,7 +100,7 @@ def _ours(source: Source) -> Iterator[tuple[str, Span]]:
             yield ours[1], Span(source.base + match.start(), len(match[0].rstrip()))
 
 
-def _about(source: Source, span: Span) -> int:
+def _line_covered(source: Source, span: Span) -> int:
     line, column = source.line_column(span.at)
     if source.line(line)[: column - 1].strip():
         return line
@@ -118,14 +123,14 @@ def apply(
             used.add((found, code))
         return found
 
-    out = [_waive(c, source, allowed) for c in checked]
+    out = [_waive_by_line(c, source, allowed) for c in checked]
     problems = [
         *wrong,
         *(
             _unused(w, code)
             for w in waivers
             for code in w.codes
-            if (w, code) not in used and all(decided(c, code) for c in checked)
+            if (w, code) not in used and all(would_find(c, code) for c in checked)
         ),
     ]
     for d in sorted(problems, key=lambda d: d.marks[0].span.at):
@@ -137,14 +142,14 @@ def apply(
     return tuple(out)
 
 
-def decided(checked: CaseResult, code: str) -> bool:
+def would_find(checked: CaseResult, code: str) -> bool:
     """Whether a finding with this code would have been found: nothing is open, and a target was asked if it is one of a target."""
     return checked.verdict is not Verdict.UNKNOWN and (
         code[:3] != "IL8" or any(a.target for a in checked.answers)
     )
 
 
-def take(checked: CaseResult, waiver_of) -> CaseResult:
+def waive(checked: CaseResult, waiver_of) -> CaseResult:
     """Without what `waiver_of(finding or diagnostic, its place)` gives a waiver for (reason, place), if it is a warning or a note."""
     waived: dict[tuple, Waived] = {}
 
@@ -166,7 +171,9 @@ def take(checked: CaseResult, waiver_of) -> CaseResult:
     answers = tuple(
         replace(
             a,
-            findings=tuple(kept(a.findings, lambda f, a=a: primary(f, a, checked), lambda f: not f.is_error)),
+            findings=tuple(
+                kept(a.findings, lambda f, a=a: primary_place(f, a, checked), lambda f: not f.is_error)
+            ),
         )
         for a in checked.answers
     )
@@ -184,7 +191,7 @@ def take(checked: CaseResult, waiver_of) -> CaseResult:
     )
 
 
-def primary(finding: Finding, answer: Answer, checked: CaseResult) -> int:
+def primary_place(finding: Finding, answer: Answer, checked: CaseResult) -> int:
     """The finding's primary place in the sources: of its first operation that is written, else of the schedule."""
     places = (
         (int(answer.program.order.at[m.row]) for m in finding.marks) if answer.program is not None else ()
@@ -192,7 +199,7 @@ def primary(finding: Finding, answer: Answer, checked: CaseResult) -> int:
     return next((at for at in places if at >= 0), checked.at)
 
 
-def _waive(checked: CaseResult, source: Source, allowed) -> CaseResult:
+def _waive_by_line(checked: CaseResult, source: Source, allowed) -> CaseResult:
     def line(at: int) -> set[int]:
         return {source.line_column(at)[0]} if source.base <= at <= source.base + len(source.text) else set()
 
@@ -200,7 +207,7 @@ def _waive(checked: CaseResult, source: Source, allowed) -> CaseResult:
         found = allowed(code, line(at) | line(checked.at))
         return None if found is None else (found.reason, found.span)
 
-    return take(checked, waiver_of)
+    return waive(checked, waiver_of)
 
 
 def _unused(waiver: Waiver, code: str) -> Finding:

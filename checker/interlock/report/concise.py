@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from interlock.check.verdict import CaseResult
 from interlock.report.items import Item, SourcesOf, items
 from interlock.report.outcome import Unread, summary
-from interlock.report.style import Paint, listed, safe
+from interlock.report.style import Paint, join_words, safe
 from interlock.report.text import verdict_line
 
 
@@ -27,7 +27,7 @@ def render(
     paint = Paint(color)
     out = [line(item, paint) for item in items(checked, sources_of, unread, paths)]
     out += [
-        f"{safe(u.path)}: refused as expected: {listed(sorted({d.code for d in u.findings}))}"
+        f"{safe(u.path)}: refused as expected: {join_words(sorted({d.code for d in u.findings}))}"
         for u in unread
         if u.as_expected
     ]

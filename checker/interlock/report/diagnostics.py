@@ -84,7 +84,7 @@ def render(
     groups = _groups(finding, sources)
     gutter = max((len(str(max(rows))) for _, rows in groups), default=1)
     for number, (source, rows) in enumerate(groups):
-        where = _first(rows) if number else _primary(rows)
+        where = _first_place(rows) if number else _primary_place(rows)
         lines.append(
             " " * gutter
             + paint("-->" if number == 0 else ":::", "gutter")
@@ -95,9 +95,9 @@ def render(
     if not groups:
         lines.append(" " * gutter + paint("-->", "gutter") + f" {safe(path)}")
     for text in finding.detail:
-        lines += _equals("note", text, gutter, width, paint)
+        lines += _note_lines("note", text, gutter, width, paint)
     if finding.help:
-        lines += _equals("help", finding.help, gutter, width, paint)
+        lines += _note_lines("help", finding.help, gutter, width, paint)
     return lines
 
 
@@ -121,11 +121,13 @@ def _groups(finding: Finding, sources: Sources | None) -> list[tuple[Source, Row
     return list(groups.values())
 
 
-def _primary(rows: Rows) -> tuple[int, int]:
-    return next(((line, p.first) for line, places in rows.items() for p in places if p.primary), _first(rows))
+def _primary_place(rows: Rows) -> tuple[int, int]:
+    return next(
+        ((line, p.first) for line, places in rows.items() for p in places if p.primary), _first_place(rows)
+    )
 
 
-def _first(rows: Rows) -> tuple[int, int]:
+def _first_place(rows: Rows) -> tuple[int, int]:
     line = min(rows)
     return line, min(p.first for p in rows[line])
 
@@ -148,18 +150,18 @@ def _source_lines(
         last = line
 
 
-def _equals(word: str, text: str, gutter: int, width: int, paint: Paint) -> list[str]:
+def _note_lines(word: str, text: str, gutter: int, width: int, paint: Paint) -> list[str]:
     """`= note: ...`, wrapped under its first word."""
     lead = " " * (gutter + 1)
     indent = len(lead) + len(word) + 4
-    lines = wrapped(text, width - indent)
+    lines = wrap(text, width - indent)
     return [
         f"{lead}{paint('=', 'gutter')} {paint(word, word)}: {lines[0]}",
         *(" " * indent + line for line in lines[1:]),
     ]
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
     """At least one line. What is in parentheses or braces, and a number and its unit, stay together."""
     glued = _TOGETHER.sub(lambda m: m[0].replace(" ", "\xa0") if len(m[0]) <= width else m[0], safe(text))
     lines = textwrap.wrap(glued, max(width, 24), break_long_words=False, break_on_hyphens=False)

@@ -53,7 +53,7 @@ def sections() -> tuple[Section, ...]:
 def section(code: str) -> str | None:
     """The section of a code, upper or lower case, without Markdown; None if there is no such code."""
     wanted = code.strip().upper()
-    return next((show(s) for s in sections() if s.code == wanted), None)
+    return next((to_text(s) for s in sections() if s.code == wanted), None)
 
 
 def listing() -> str:
@@ -101,26 +101,28 @@ def _parts(lines: list[str]) -> Iterator[str | Block]:
             paragraph = []
 
 
-def show(s: Section) -> str:
+def to_text(s: Section) -> str:
     """A section as text."""
     rule = f"Rule {s.rule}, " if s.rule else "In "
-    return "\n\n".join([f"{s.code}: {plain(s.title)}", f"{rule}spec/{s.page}", *map(_part, s.parts)])
+    return "\n\n".join(
+        [f"{s.code}: {strip_markdown(s.title)}", f"{rule}spec/{s.page}", *map(_part_text, s.parts)]
+    )
 
 
-def markdown(s: Section) -> str:
+def to_markdown(s: Section) -> str:
     """A section as Markdown, as it stands in its page; links to other pages without their target."""
     rule = f"Rule {s.rule}, " if s.rule else "In "
-    return "\n\n".join([f"{rule}spec/{s.page}", *map(_markdown_part, s.parts)])
+    return "\n\n".join([f"{rule}spec/{s.page}", *map(_part_markdown, s.parts)])
 
 
-def _markdown_part(part: str | Block) -> str:
+def _part_markdown(part: str | Block) -> str:
     if isinstance(part, str):
         return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", part)
     head = f"{_LABELS[part.shows]}:\n\n" if part.shows else ""
     return f"{head}```{part.language}\n{part.text}```"
 
 
-def _part(part: str | Block) -> str:
+def _part_text(part: str | Block) -> str:
     if isinstance(part, Block):
         body = textwrap.indent(part.text.rstrip("\n"), "  ")
         if not part.shows:
@@ -128,13 +130,13 @@ def _part(part: str | Block) -> str:
         what = " (PyTorch CSV)" if part.language == "csv" else ""
         return f"{_LABELS[part.shows]}{what}:\n\n{body}"
     if re.match(r" *([*|-]|\d+\.) ", part):  # a list or a table: its lines as they are
-        return "\n".join(plain(line) for line in part.splitlines())
+        return "\n".join(strip_markdown(line) for line in part.splitlines())
     return textwrap.fill(
-        " ".join(plain(part).splitlines()), WIDTH, break_long_words=False, break_on_hyphens=False
+        " ".join(strip_markdown(part).splitlines()), WIDTH, break_long_words=False, break_on_hyphens=False
     )
 
 
-def plain(text: str) -> str:
+def strip_markdown(text: str) -> str:
     """Without the marks of links and emphasis; what stands in backticks stays, backticks included."""
     pieces = re.split(r"(`[^`]*`)", text)
     for i in range(0, len(pieces), 2):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from interlock.check.verdict import CaseResult
 from interlock.report.items import Item, SourcesOf, items
 from interlock.report.outcome import Unread, summary
-from interlock.report.style import count, listed, safe
+from interlock.report.style import count, join_words, safe
 from interlock.report.uri import relative
 
 MOST = 10  # annotations of a level that GitHub keeps of one step
@@ -37,7 +37,7 @@ def render(
     if internal:
         out.insert(0, "::error title=Interlock (IL902)::internal error: not every file has a verdict")
     if any(left.values()):
-        rest = listed([count(n, f"more {level}") for level, n in left.items() if n])
+        rest = join_words([count(n, f"more {level}") for level, n in left.items() if n])
         out.append(
             f"::notice title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"
         )

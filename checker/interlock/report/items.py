@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.report import diagnostics
-from interlock.report.outcome import Shared, Unread, concerns, expected, shared
-from interlock.report.style import listed
+from interlock.report.outcome import MergedFinding, Unread, concerns, is_expected, merge_findings
+from interlock.report.style import join_words
 from interlock.text.codes import rule_of
 from interlock.text.finding import Finding, Mark, Severity
 from interlock.text.source import Sources, Span
@@ -51,7 +51,7 @@ class Item:
     others: tuple[Position, ...] = ()
     schedule: str = ""
     models: tuple[str, ...] = ()
-    finding: Shared | None = None
+    finding: MergedFinding | None = None
 
     @property
     def code(self) -> str:
@@ -73,7 +73,7 @@ class Item:
         return "\n".join([d.message, *where, *d.detail, *([f"help: {d.help}"] if d.help else [])])
 
 
-def files(
+def group_by_file(
     checked: Sequence[CaseResult], unread: Sequence[Unread], paths: Sequence[str]
 ) -> Iterator[tuple[str, list[Unread], list[CaseResult]]]:
     """The files in the order they were checked, each with what kept it from being read and with its schedules."""
@@ -91,42 +91,50 @@ def items(
     paths: Sequence[str] = (),
 ) -> Iterator[Item]:
     """Of each file its input errors, then schedule by schedule: expectations not met, verdicts that say nothing, warnings, findings."""
-    for path, refused, schedules in files(checked, unread, paths):
+    for path, refused, schedules in group_by_file(checked, unread, paths):
         sources = sources_of(path)
         for d in (d for u in refused if not u.as_expected for d in u.findings if not d.known):
             yield _item(path, d, sources)
         for c in schedules:
-            yield from _of_schedule(c, sources)
+            yield from _schedule_items(c, sources)
 
 
-def _of_schedule(c: CaseResult, sources: Sources | None) -> Iterator[Item]:
+def _schedule_items(c: CaseResult, sources: Sources | None) -> Iterator[Item]:
     for e in c.expectations:
         if not e.met and not c.excused:
-            yield _item(c.path, _here(c, UNMET, f"{c.name}: {unmet(c, e)}"), sources, c, e.models)
+            yield _item(
+                c.path,
+                _finding_at_schedule(c, UNMET, f"{c.name}: {explain_unmet(c, e)}"),
+                sources,
+                c,
+                e.models,
+            )
     for models, d in verdicts(c):
         yield _item(c.path, d, sources, c, models)
     for d in c.warnings:
         if not d.known:
             yield _item(c.path, d, sources, c)
     for s in findings(c):
-        yield _item(c.path, diagnostic(s, c), sources, c, s.models, s)
+        yield _item(c.path, name_models(s, c), sources, c, s.models, s)
 
 
 def verdicts(c: CaseResult) -> Iterator[tuple[tuple[str, ...], Finding]]:
     """The models whose verdict is unknown, or vacuous where nothing expects it, by reason; each with a warning that says so."""
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers or (Answer("", reason="no communication model was asked"),):
-        if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not expected(c, a):
+        if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not is_expected(c, a):
             groups.setdefault(
                 (a.verdict, a.target, a.reason, any(f.code == "IL901" for f in a.findings)), []
             ).append(a)
     for (verdict, target, reason, asked), answers in groups.items():
         models = tuple(a.model for a in answers if a.model)
-        about = "" if not models else f" for {listed(models)}" if target else f" under {listed(models)}"
+        about = (
+            "" if not models else f" for {join_words(models)}" if target else f" under {join_words(models)}"
+        )
         code = VACUOUS if verdict is Verdict.VACUOUS else "IL901" if asked else UNDECIDED
         yield (
             models,
-            _here(
+            _finding_at_schedule(
                 c,
                 code,
                 f"{c.name}: {verdict.value}{about}: {reason}",
@@ -135,35 +143,35 @@ def verdicts(c: CaseResult) -> Iterator[tuple[tuple[str, ...], Finding]]:
         )
 
 
-def findings(c: CaseResult) -> list[Shared]:
+def findings(c: CaseResult) -> list[MergedFinding]:
     """Each error and warning once, errors first; not known ones, and of a verdict that is invalid as expected only what the configuration raised."""
     loose = tuple(
         replace(a, findings=tuple(f for f in a.findings if f.raised))
-        if a.verdict is Verdict.INVALID and expected(c, a)
+        if a.verdict is Verdict.INVALID and is_expected(c, a)
         else a
         for a in c.answers
     )
     found = [
         s
-        for s in shared(replace(c, answers=loose))
+        for s in merge_findings(replace(c, answers=loose))
         if s.finding.severity is not Severity.NOTE and not s.finding.known
     ]
     return sorted(found, key=lambda s: not s.finding.is_error)
 
 
-def diagnostic(s: Shared, c: CaseResult) -> Finding:
+def name_models(s: MergedFinding, c: CaseResult) -> Finding:
     """A finding with the models it holds under: all of them for a deadlock, else those that differ from the rest."""
     f, detail = s.finding, ()
     if f.code == "IL402" and f.data.get("cause"):
-        f = replace(f, message=f"deadlock under {listed(f'`{m}`' for m in s.models)}: {f.data['cause']}")
+        f = replace(f, message=f"deadlock under {join_words(f'`{m}`' for m in s.models)}: {f.data['cause']}")
     elif s.answer.target:
-        detail = (f"for the target{'s' * (len(s.models) > 1)} {listed(s.models)}",)
+        detail = (f"for the target{'s' * (len(s.models) > 1)} {join_words(s.models)}",)
     elif len(s.models) < sum(not a.target for a in c.answers) and f.code != "IL307":
-        detail = (f"only under {listed(f'`{m}`' for m in s.models)}",)
+        detail = (f"only under {join_words(f'`{m}`' for m in s.models)}",)
     return diagnostics.locate(f, s.program, c.at, c.width, detail)
 
 
-def expectation(e: Expectation) -> str:
+def show_expectation(e: Expectation) -> str:
     return (
         e.verdict.value
         + (f" {e.code}" if e.code else "")
@@ -171,7 +179,7 @@ def expectation(e: Expectation) -> str:
     )
 
 
-def unmet(c: CaseResult, e: Expectation) -> str:
+def explain_unmet(c: CaseResult, e: Expectation) -> str:
     """What an expectation asks, and what was found instead."""
     found: dict[str, list[str]] = {}
     for a in c.answers:
@@ -181,11 +189,11 @@ def unmet(c: CaseResult, e: Expectation) -> str:
                 a.model
             )
     if not found:
-        return f"expected {expectation(e)}, which was not asked"
+        return f"expected {show_expectation(e)}, which was not asked"
     if e.verdict is Verdict.UNKNOWN and set(found) == {"unknown"}:
         return "expected unknown, found unknown: an unknown never passes"
     one = len(found) == 1
-    return f"expected {expectation(e)}, found " + listed(
+    return f"expected {show_expectation(e)}, found " + join_words(
         v if one else f"{v} under {', '.join(models)}" for v, models in found.items()
     )
 
@@ -197,7 +205,9 @@ def error_codes(a: Answer) -> tuple[str, ...]:
 # ---- places ---------------------------------------------------------------------------------------
 
 
-def _here(c: CaseResult, code: str, message: str, severity: Severity = Severity.ERROR) -> Finding:
+def _finding_at_schedule(
+    c: CaseResult, code: str, message: str, severity: Severity = Severity.ERROR
+) -> Finding:
     marks = (Mark(Span(c.at, c.width)),) if c.at >= 0 else ()
     return Finding(code, rule_of(code), message, marks, severity=severity)
 
@@ -208,16 +218,16 @@ def _item(
     sources: Sources | None,
     c: CaseResult | None = None,
     models: Sequence[str] = (),
-    s: Shared | None = None,
+    s: MergedFinding | None = None,
 ) -> Item:
-    places = [p for p in (position(sources, m.span, m.label) for m in d.marks) if p is not None]
+    places = [p for p in (find_position(sources, m.span, m.label) for m in d.marks) if p is not None]
     own = [p for p in places if not p.standard or p.file == path]
-    here = position(sources, Span(c.at, c.width)) if c is not None and c.at >= 0 else None
+    here = find_position(sources, Span(c.at, c.width)) if c is not None and c.at >= 0 else None
     at = own[0] if own else here or Position(path, 1, 1, 1, 1)
     return Item(path, d, at, tuple(p for p in places if p is not at), c.name if c else "", tuple(models), s)
 
 
-def position(sources: Sources | None, span: Span, label: str = "") -> Position | None:
+def find_position(sources: Sources | None, span: Span, label: str = "") -> Position | None:
     """Where a span lies; None for a place in no source. It has at least one character, unless its line has none."""
     source = sources.of(span.at) if sources is not None else None
     if source is None:

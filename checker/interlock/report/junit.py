@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.report import diagnostics
-from interlock.report.items import UNMET, SourcesOf, expectation, files, unmet
-from interlock.report.outcome import Unread, exit_code, expected
+from interlock.report.items import UNMET, SourcesOf, explain_unmet, group_by_file, show_expectation
+from interlock.report.outcome import Unread, exit_code, is_expected
 from interlock.report.style import count, safe
 from interlock.text.finding import Finding
 from interlock.text.source import Sources
@@ -45,10 +45,10 @@ def render(
     suites = [
         (
             path,
-            [case for u in refused for case in _refused(u, sources_of(path))]
-            + [case for c in schedules for case in _cases(c, sources_of(path))],
+            [case for u in refused for case in _input_cases(u, sources_of(path))]
+            + [case for c in schedules for case in _schedule_cases(c, sources_of(path))],
         )
-        for path, refused, schedules in files(checked, unread, paths)
+        for path, refused, schedules in group_by_file(checked, unread, paths)
     ]
     if internal:
         suites.append(
@@ -68,8 +68,8 @@ def render(
 # ---- cases ----------------------------------------------------------------------------------------
 
 
-def _refused(u: Unread, sources: Sources | None) -> Iterator[Case]:
-    told = "\n\n".join(_told(d, sources, u.path) for d in u.findings)
+def _input_cases(u: Unread, sources: Sources | None) -> Iterator[Case]:
+    told = "\n\n".join(_render(d, sources, u.path) for d in u.findings)
     if u.as_expected:
         yield Case("read", out=f"refused as expected\n\n{told}")
     else:
@@ -77,28 +77,36 @@ def _refused(u: Unread, sources: Sources | None) -> Iterator[Case]:
         yield Case("read", "error", first.code, first.message, told)
 
 
-def _cases(c: CaseResult, sources: Sources | None) -> Iterator[Case]:
+def _schedule_cases(c: CaseResult, sources: Sources | None) -> Iterator[Case]:
     """One for each answer; one for each expectation that is not met, and for each warning of the text that the configuration raised."""
     seconds = c.seconds / max(len(c.answers), 1)
     for a in c.answers:
-        yield _judged(c, a, sources, seconds)
+        yield _answer_case(c, a, sources, seconds)
     if not c.answers:
         yield Case(c.name, "error", "unknown", "no communication model was asked", seconds=seconds)
     for e in c.expectations:
         if not e.met and not c.excused:
-            yield Case(f"{c.name}: expect {expectation(e)}", "failure", UNMET, unmet(c, e), unmet(c, e))
+            yield Case(
+                f"{c.name}: expect {show_expectation(e)}",
+                "failure",
+                UNMET,
+                explain_unmet(c, e),
+                explain_unmet(c, e),
+            )
     for d in c.warnings:
         if d.is_error and not d.known:
-            yield Case(f"{c.name}: {d.code}", "failure", d.code, d.message, _told(d, sources, c.path))
+            yield Case(f"{c.name}: {d.code}", "failure", d.code, d.message, _render(d, sources, c.path))
 
 
-def _judged(c: CaseResult, a: Answer, sources: Sources | None, seconds: float) -> Case:
+def _answer_case(c: CaseResult, a: Answer, sources: Sources | None, seconds: float) -> Case:
     """It fails by what the verdict does not excuse: errors neither expected nor known, and what the configuration raised."""
     name = f"{c.name} for the target {a.model}" if a.target else f"{c.name} under {a.model}"
-    hoped = expected(c, a)
+    hoped = is_expected(c, a)
     failing = [f for f in a.findings if f.is_error and not f.known and (f.raised or not hoped)]
     others = [f for f in a.findings if f not in failing]
-    told = "\n\n".join([*(_of(f, c, a, sources) for f in failing[:MOST_FINDINGS]), *_more(failing)])
+    told = "\n\n".join(
+        [*(_render_finding(f, c, a, sources) for f in failing[:MOST_FINDINGS]), *_more(failing)]
+    )
     head = (
         [f"{a.verdict.value} as expected"]
         if hoped and a.verdict is not Verdict.VALID
@@ -111,9 +119,9 @@ def _judged(c: CaseResult, a: Answer, sources: Sources | None, seconds: float) -
         [
             *head,
             *reason,
-            *(_of(f, c, a, sources) for f in others[:MOST_FINDINGS]),
+            *(_render_finding(f, c, a, sources) for f in others[:MOST_FINDINGS]),
             *_more(others),
-            *(_told(d, sources, c.path) for d in c.warnings if not d.is_error),
+            *(_render(d, sources, c.path) for d in c.warnings if not d.is_error),
         ]
     )
     if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not hoped:
@@ -137,11 +145,11 @@ def _more(found: Sequence[Finding]) -> list[str]:
     return [f"... {count(len(found) - MOST_FINDINGS, 'more finding')}"] if len(found) > MOST_FINDINGS else []
 
 
-def _of(f: Finding, c: CaseResult, a: Answer, sources: Sources | None) -> str:
-    return _told(diagnostics.locate(f, a.program, c.at, c.width), sources, c.path)
+def _render_finding(f: Finding, c: CaseResult, a: Answer, sources: Sources | None) -> str:
+    return _render(diagnostics.locate(f, a.program, c.at, c.width), sources, c.path)
 
 
-def _told(d: Finding, sources: Sources | None, path: str) -> str:
+def _render(d: Finding, sources: Sources | None, path: str) -> str:
     return "\n".join(line.rstrip() for line in diagnostics.render(d, sources, path, width=WIDTH))
 
 

@@ -38,14 +38,14 @@ def concerns(expectation: Expectation, answer: Answer) -> bool:
     return answer.model in expectation.models if expectation.models else not answer.target
 
 
-def expected(checked: CaseResult, answer: Answer) -> bool:
+def is_expected(checked: CaseResult, answer: Answer) -> bool:
     """Whether an expectation that was met names this verdict under this model. An unknown is never expected."""
     return answer.verdict is not Verdict.UNKNOWN and any(
         e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations
     )
 
 
-def raised(checked: CaseResult) -> list[str]:
+def raised_codes(checked: CaseResult) -> list[str]:
     """The codes of warnings and notes that the configuration makes errors."""
     return sorted(
         {f.code for a in checked.answers for f in a.findings if f.raised}
@@ -57,10 +57,10 @@ def outcome(checked: CaseResult) -> str:
     """One of OUTCOMES: the first that holds of not as expected, invalid, unknown, vacuous, and of those that pass."""
     if any(not e.met and e.verdict is not Verdict.UNKNOWN for e in checked.expectations):
         return "not as expected"
-    loose = {a.verdict for a in checked.answers if not expected(checked, a)}
+    loose = {a.verdict for a in checked.answers if not is_expected(checked, a)}
     if Verdict.INVALID in loose:
         return "invalid"
-    if raised(checked):
+    if raised_codes(checked):
         return "not allowed"
     if Verdict.UNKNOWN in loose or not checked.answers:
         return "unknown"
@@ -105,7 +105,7 @@ def summary(checked: Sequence[CaseResult], unread: Sequence[Unread] = ()) -> str
 
 
 @dataclass(frozen=True)
-class Shared:
+class MergedFinding:
     """A finding with the models it holds under, or the targets that ask for it, and the first answer that has it."""
 
     finding: Finding
@@ -117,18 +117,18 @@ class Shared:
         return self.answer.program
 
 
-def shared(checked: CaseResult, *, every: bool = False) -> list[Shared]:
+def merge_findings(checked: CaseResult, *, every: bool = False) -> list[MergedFinding]:
     """Each finding once. A deadlock under one model is one under every stronger model too: only the weakest one's is told, unless `every`."""
     merged: dict[tuple, tuple[Finding, Answer, list[str]]] = {}
     strength = {m: i for i, m in enumerate(MODELS)}
     for answer in sorted(checked.answers, key=lambda a: strength.get(a.model, len(strength))):
         for f in answer.findings:
-            key = _same(f, every)
+            key = _merge_key(f, every)
             merged.setdefault(key, (f, answer, []))[2].append(answer.model)
-    return [Shared(f, a, tuple(dict.fromkeys(models))) for f, a, models in merged.values()]
+    return [MergedFinding(f, a, tuple(dict.fromkeys(models))) for f, a, models in merged.values()]
 
 
-def _same(f: Finding, every: bool) -> tuple:
+def _merge_key(f: Finding, every: bool) -> tuple:
     marks = tuple(m.place for m in f.marks)
     if f.code == "IL402":
         return (f.code, f.known, *((f.data.get("cause"), marks) if every else ()))

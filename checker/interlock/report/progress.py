@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from interlock.report.style import animate, columns, safe
+from interlock.report.style import can_redraw, display_width, safe
 
 WAIT, EVERY = 1.0, 0.1  # seconds until the line appears, and between two drawings
 
@@ -17,7 +17,7 @@ class Progress:
         self.total, self.label, self.done = total, label, 0
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
-        self._live = animate(self._stream)
+        self._live = can_redraw(self._stream)
         self._next = clock() + WAIT
         self._drawn = 0
 
@@ -39,17 +39,19 @@ class Progress:
             return
         text = _cut(text, 78)
         try:
-            self._stream.write(f"\r{text}{' ' * (self._drawn - columns(text))}" + ("" if text else "\r"))
+            self._stream.write(
+                f"\r{text}{' ' * (self._drawn - display_width(text))}" + ("" if text else "\r")
+            )
             self._stream.flush()
         except (OSError, ValueError):
             self._live = False
-        self._drawn = columns(text)
+        self._drawn = display_width(text)
 
 
 def _cut(text: str, width: int) -> str:
     """The text, its end left out if it takes more columns."""
-    if columns(text) <= width:
+    if display_width(text) <= width:
         return text
-    while columns(text) > width - 3:
+    while display_width(text) > width - 3:
         text = text[:-1]
     return text + "..."

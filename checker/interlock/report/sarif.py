@@ -17,9 +17,9 @@ from interlock.check.verdict import CaseResult
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.report import diagnostics, explain
-from interlock.report.items import Item, Position, SourcesOf, items, position
-from interlock.report.json import plain
-from interlock.report.outcome import OUTCOMES, Shared, Unread, counts, exit_code, expected, summary
+from interlock.report.items import Item, Position, SourcesOf, find_position, items
+from interlock.report.json import to_json_values
+from interlock.report.outcome import OUTCOMES, MergedFinding, Unread, counts, exit_code, is_expected, summary
 from interlock.report.style import safe
 from interlock.report.uri import uri
 from interlock.text.codes import CODES, FAMILIES
@@ -74,18 +74,18 @@ def _log(
     unread: Sequence[Unread],
     internal: bool,
 ) -> str:
-    told: list[str] = []
+    notices: list[str] = []
     if kept < len(found):
-        told.append(
+        notices.append(
             f"{len(found) - kept} of {len(found)} results are left out: GitHub takes {MOST_RESULTS} and {MOST_BYTES} bytes, compressed"
         )
     elif kept > SHOWN_RESULTS:
-        told.append(f"GitHub keeps {SHOWN_RESULTS} of these {kept} results, errors first")
+        notices.append(f"GitHub keeps {SHOWN_RESULTS} of these {kept} results, errors first")
     rules = _rules([r.item for r in found[:kept]])
     number = {rule["id"]: i for i, rule in enumerate(rules)}
-    results = [_result(r, number[r.item.code], sources_of, told) for r in found[:kept]]
+    results = [_result(r, number[r.item.code], sources_of, notices) for r in found[:kept]]
     notes = [("error", "internal error (IL902): not every file has a verdict")] * internal + [
-        ("warning", text) for text in told
+        ("warning", text) for text in notices
     ]
     run = {
         "tool": {
@@ -111,7 +111,7 @@ def _log(
     }
     return (
         json.dumps(
-            plain({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}),
+            to_json_values({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}),
             indent=1,
             ensure_ascii=True,
             allow_nan=False,
@@ -129,7 +129,7 @@ def _verdicts(checked: Sequence[CaseResult], unread: Sequence[Unread]) -> dict:
             "schedule": safe(c.name),
             "target" if a.target else "model": a.model,
             "verdict": a.verdict,
-            "asExpected": expected(c, a),
+            "asExpected": is_expected(c, a),
         }
         for c in checked
         for a in c.answers
@@ -166,12 +166,12 @@ def _rule(code: str, level: str, s: explain.Section | None) -> dict:
     if s is None:
         return rule | {key: {"text": code} for key in ("shortDescription", "fullDescription", "help")}
     title = CODES[code].title
-    prose = next((" ".join(explain.plain(p).split()) for p in s.parts if isinstance(p, str)), title)
+    prose = next((" ".join(explain.strip_markdown(p).split()) for p in s.parts if isinstance(p, str)), title)
     return rule | {
         "name": "".join(w.capitalize() for w in re.findall(r"[A-Za-z0-9]+", title)),
         "shortDescription": {"text": _cut(title)},
         "fullDescription": {"text": _cut(prose)},
-        "help": {"text": explain.show(s), "markdown": explain.markdown(s)},
+        "help": {"text": explain.to_text(s), "markdown": explain.to_markdown(s)},
         "properties": properties | {"rule": s.rule},
     }
 
@@ -183,7 +183,7 @@ def _cut(text: str) -> str:
 # ---- results --------------------------------------------------------------------------------------
 
 
-def _result(r: _Result, number: int, sources_of: SourcesOf, told: list[str]) -> dict:
+def _result(r: _Result, number: int, sources_of: SourcesOf, notices: list[str]) -> dict:
     item = r.item
     result = {
         "ruleId": item.code,
@@ -211,7 +211,7 @@ def _result(r: _Result, number: int, sources_of: SourcesOf, told: list[str]) -> 
         result["relatedLocations"] = others
     s = item.finding
     if s is not None and s.finding.walk and s.program is not None:
-        result["codeFlows"] = [_flow(s, item, sources_of(item.path), told)]
+        result["codeFlows"] = [_flow(s, item, sources_of(item.path), notices)]
     return result
 
 
@@ -240,20 +240,22 @@ def _message(text: str) -> dict:
     return {"text": re.sub(r"([\\\[\]])", r"\\\1", text) if "](" in text else text}
 
 
-def _flow(s: Shared, item: Item, sources: Sources | None, told: list[str]) -> dict:
+def _flow(s: MergedFinding, item: Item, sources: Sources | None, notices: list[str]) -> dict:
     """The circle of waits: of each rank its operations in program order, each with what it waits for."""
     ranks: dict[int, list[dict]] = {}
     order = s.program.order
     steps = list(_steps(s.program, s))
     for row, text in steps[:MOST_STEPS]:
         at = (
-            position(sources, Span(int(order.at[row]), int(order.width[row]))) if order.at[row] >= 0 else None
+            find_position(sources, Span(int(order.at[row]), int(order.width[row])))
+            if order.at[row] >= 0
+            else None
         )
         if at is None or at.standard:  # inserted, or written in a standard skeleton
             at, text = item.at, f"{diagnostics.operation(s.program, row)}: {text}"
         ranks.setdefault(s.program.rank_of(row), []).append({"location": _location(at, message=text)})
     if len(steps) > MOST_STEPS:
-        told.append(
+        notices.append(
             f"{item.code} of {safe(item.schedule)}: of its {len(steps)} places on the way {MOST_STEPS} are told"
         )
     return {
@@ -265,12 +267,12 @@ def _flow(s: Shared, item: Item, sources: Sources | None, told: list[str]) -> di
     }
 
 
-def _steps(program: Program, s: Shared) -> Iterator[tuple[int, str]]:
+def _steps(program: Program, s: MergedFinding) -> Iterator[tuple[int, str]]:
     """Each row of the walk and what to say of it, rank by rank along the program."""
     walk = [((*a,), reason, (*b,)) for a, reason, b in s.finding.walk]
     names = {row_of(program, event): name(program, event) for a, _, b in walk for event in (a, b)}
     texts: dict[int, list[str]] = {row: [] for row in names}
     for event, sentence in sentences(Facts(program), s.finding.data.get("model", s.answer.model), walk):
         texts[row_of(program, event)].append(sentence)
-    for row, told in sorted(texts.items()):
-        yield row, "; ".join(dict.fromkeys(told)) or names[row]
+    for row, waits in sorted(texts.items()):
+        yield row, "; ".join(dict.fromkeys(waits)) or names[row]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from interlock.report.style import Paint, columns, safe
+from interlock.report.style import Paint, display_width, safe
 
 GAP = "..."
 CONTEXT = 24  # columns of a long line kept to the left of a place
@@ -46,7 +46,7 @@ def lines_of(text: str, places: list[Place], width: int, paint: Paint, role: str
 def _display(text: str, places: list[Place], width: int) -> tuple[str, list[_Drawn]]:
     """The line as shown: escaped, and cut to windows about the places if it is too long."""
     windows = [(0, len(text))]
-    if len(text) > width or columns(safe(text)) > width:
+    if len(text) > width or display_width(safe(text)) > width:
         windows = _windows(text, places, width)
     out, column = [], 0
     at: dict[int, int] = {}  # character -> display column
@@ -57,7 +57,7 @@ def _display(text: str, places: list[Place], width: int) -> tuple[str, list[_Dra
         for i in range(a, b):
             at[i] = column
             out.append(safe(text[i]))
-            column += columns(out[-1])
+            column += display_width(out[-1])
         at[b] = column
     if windows[-1][1] < len(text):
         out.append(f" {GAP}")
@@ -125,7 +125,9 @@ def _below(drawn: list[_Drawn], width: int, mark) -> Iterator[str]:
     """The line of carets, the last label beside it if there is room, and the others below it, from right to left."""
     last, end = drawn[-1], max(p.last for p in drawn)
     covered = any((p.first, p.last) != (last.first, last.last) and p.last > last.first for p in drawn)
-    beside = last if last.label and not covered and end + 1 + columns(safe(last.label)) <= width else None
+    beside = (
+        last if last.label and not covered and end + 1 + display_width(safe(last.label)) <= width else None
+    )
     yield _carets(drawn, end, mark) + (f" {mark(safe(beside.label), beside)}" if beside else "")
     hanging = [p for p in drawn if p.label and p is not beside]
     if hanging:
@@ -134,7 +136,7 @@ def _below(drawn: list[_Drawn], width: int, mark) -> Iterator[str]:
         place = hanging.pop()
         stems, at = _stems([p for p in hanging if p.first < place.first], mark)
         label = safe(place.label)
-        left = max(min(place.first, width - columns(label)), at + 1 if at else 0)
+        left = max(min(place.first, width - display_width(label)), at + 1 if at else 0)
         yield stems + " " * (left - at) + mark(label, place)
 
 

@@ -41,7 +41,7 @@ def use_color(stream=None) -> bool:
     return os.environ.get("TERM") != "dumb" and _is_terminal(stream)
 
 
-def animate(stream) -> bool:
+def can_redraw(stream) -> bool:
     """Whether a line that is drawn anew may go to a stream."""
     return os.environ.get("TERM") != "dumb" and _is_terminal(stream)
 
@@ -53,7 +53,7 @@ def _is_terminal(stream) -> bool:
         return False
 
 
-def takes_box(stream) -> bool:
+def can_encode_boxes(stream) -> bool:
     """Whether the encoding of a stream has box-drawing characters."""
     try:
         "┃─▶".encode(getattr(stream, "encoding", None) or "ascii")
@@ -94,7 +94,7 @@ def _shown(c: str) -> str:
     return f"\\x{n:02x}" if n < 0x100 else f"\\u{n:04x}" if n < 0x10000 else f"\\U{n:08x}"
 
 
-def columns(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns a safe text takes: two for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
@@ -107,7 +107,7 @@ def count(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
 
 
-def listed(words, last: str = "and") -> str:
+def join_words(words, last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     words = list(words)
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else ""

@@ -6,9 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.report import diagnostics
-from interlock.report.items import diagnostic, error_codes, expectation, unmet
-from interlock.report.outcome import Shared, Unread, expected, outcome, raised, shared, summary
-from interlock.report.style import Paint, count, listed, safe
+from interlock.report.items import error_codes, explain_unmet, name_models, show_expectation
+from interlock.report.outcome import (
+    MergedFinding,
+    Unread,
+    is_expected,
+    merge_findings,
+    outcome,
+    raised_codes,
+    summary,
+)
+from interlock.report.style import Paint, count, join_words, safe
 from interlock.text.finding import Severity
 from interlock.text.source import Sources
 from interlock.witness.lines import picture
@@ -39,7 +47,9 @@ def render(
     for file in unread:
         if file.as_expected:
             blocks.append(
-                [f"{safe(file.path)}: refused as expected: {listed(sorted({d.code for d in file.findings}))}"]
+                [
+                    f"{safe(file.path)}: refused as expected: {join_words(sorted({d.code for d in file.findings}))}"
+                ]
             )
         for d in () if file.as_expected and not (alone or verbose) else file.findings:
             blocks.append(diagnostics.render(d, sources_of(file.path), file.path, width=width, paint=paint))
@@ -80,16 +90,16 @@ def _schedule(
                 if len(c.answers) > 1
                 else ""
             )
-            yield from _indented(f"{under}{a.reason}", width)
+            yield from _indent(f"{under}{a.reason}", width)
     if not c.answers:
-        yield from _indented("no communication model was asked", width)
+        yield from _indent("no communication model was asked", width)
     for e in c.expectations:
         if not e.met:
-            yield f"{paint('error', 'error')}: {unmet(c, e)}"
+            yield f"{paint('error', 'error')}: {explain_unmet(c, e)}"
         elif verbose:
-            yield f"  as expected: {expectation(e)}"
-    if codes := raised(c):
-        yield f"{paint('error', 'error')}: not allowed by the configuration: {listed(codes)}"
+            yield f"  as expected: {show_expectation(e)}"
+    if codes := raised_codes(c):
+        yield f"{paint('error', 'error')}: not allowed by the configuration: {join_words(codes)}"
     if verbose:
         yield from (safe(f"  waived: {w.code} because {w.reason}") for w in c.waived)
         yield from _figures(c)
@@ -109,26 +119,26 @@ def verdict_line(c: CaseResult, paint: Paint) -> str:
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers:
         certified = a.verdict is Verdict.VALID and bool(a.claims)
-        groups.setdefault((a.target, a.verdict, expected(c, a), certified, error_codes(a)), []).append(a)
+        groups.setdefault((a.target, a.verdict, is_expected(c, a), certified, error_codes(a)), []).append(a)
     parts = []
     for (target, verdict, hoped, certified, codes), answers in groups.items():
         text = paint(verdict.value, verdict.value)
         if hoped and verdict is not Verdict.VALID:
             text += " as expected"
         names = [a.model for a in answers]
-        text += f" {_for(names)}" if target else f" under {', '.join(names)}"
+        text += f" {_name_targets(names)}" if target else f" under {', '.join(names)}"
         if verdict is Verdict.VALID and not target:
             text += " (certificate checked by the kernel)" if certified else " (no certificate)"
         parts.append(text + (f": {', '.join(codes)}" if codes else ""))
     return f"{safe(c.path)}: {safe(c.name)}: " + ("; ".join(parts) or paint("unknown", "unknown"))
 
 
-def _for(targets: Sequence[str]) -> str:
-    return f"for the target{'s' * (len(targets) > 1)} {listed(targets)}"
+def _name_targets(targets: Sequence[str]) -> str:
+    return f"for the target{'s' * (len(targets) > 1)} {join_words(targets)}"
 
 
-def _indented(text: str, width: int) -> list[str]:
-    return ["  " + line for line in diagnostics.wrapped(text, width - 2)]
+def _indent(text: str, width: int) -> list[str]:
+    return ["  " + line for line in diagnostics.wrap(text, width - 2)]
 
 
 def _figures(c: CaseResult) -> Iterator[str]:
@@ -143,24 +153,24 @@ def _figures(c: CaseResult) -> Iterator[str]:
 def _findings(
     c: CaseResult, sources: Sources | None, paint: Paint, width: int, verbose: bool, box: bool
 ) -> Iterator[str]:
-    found = sorted(shared(c, every=verbose), key=lambda s: list(Severity).index(s.finding.severity))
+    found = sorted(merge_findings(c, every=verbose), key=lambda s: list(Severity).index(s.finding.severity))
     if not verbose:  # the verdict line gives the reason of an unknown
         found = [s for s in found if s.finding.code != "IL901"]
     for s in (s for s in found if s.finding.known):
-        d = diagnostic(s, c)
+        d = name_models(s, c)
         yield f"  known: {d.severity}[{d.code}] {safe(d.message)}"
     found = [s for s in found if not s.finding.known]
     most = len(found) if verbose else MOST_FINDINGS
     for s in found[:most]:
         yield ""
-        yield from diagnostics.render(diagnostic(s, c), sources, c.path, width=width, paint=paint)
-        yield from _picture(s, paint, width, box)
+        yield from diagnostics.render(name_models(s, c), sources, c.path, width=width, paint=paint)
+        yield from _deadlock_picture(s, paint, width, box)
     if len(found) > most:
         yield ""
         yield f"... {count(len(found) - most, 'more finding')} (all with --verbose)"
 
 
-def _picture(s: Shared, paint: Paint, width: int, box: bool) -> Iterator[str]:
+def _deadlock_picture(s: MergedFinding, paint: Paint, width: int, box: bool) -> Iterator[str]:
     """The ranks' lines of a deadlock, if it was run: `replay` has the rows that ended in `done`."""
     done = getattr(s.answer.replay, "done", None)
     if s.program is None or done is None or s.finding.code not in ("IL402", "IL307") or not s.finding.walk:

@@ -27,7 +27,7 @@ _SCRIPTS = (
     "arrows",
     "pointer",
     "search",
-    "hands",
+    "input",
 )  # one scope, in this order
 
 
@@ -35,7 +35,7 @@ def render(scene: Scene) -> str:
     """The page of one run."""
     badge = f'<span class="badge {escape(scene.verdict)}">{escape(scene.verdict)}</span>'
     return _page(
-        [scene], scene.headline, badge, scene.told, _figures(scene), "", _cycle(scene), _ranks(scene)
+        [scene], scene.headline, badge, scene.summary, _figures(scene), "", _cycle(scene), _ranks(scene)
     )
 
 
@@ -58,7 +58,7 @@ def _page(
     scenes: Sequence[Scene],
     heading: str,
     badge: str,
-    told: str,
+    summary: str,
     figures: str,
     table: str,
     cycle: str,
@@ -70,7 +70,7 @@ def _page(
         title=escape(f"{heading} - Interlock"),
         heading=escape(heading),
         badge=badge,
-        told=escape(told),
+        summary=escape(summary),
         figures=figures,
         table=table,
         cycle=cycle,
@@ -79,7 +79,7 @@ def _page(
         css=read("page.css"),
         js="".join(read(f"{name}.js") for name in _SCRIPTS),
         label=escape(
-            f"Timeline of {heading}. {told}. " + ", ".join(f"{k} {v}" for k, v in scenes[0].figures)
+            f"Timeline of {heading}. {summary}. " + ", ".join(f"{k} {v}" for k, v in scenes[0].figures)
         ),
         data=_json(data(scenes)),
     )

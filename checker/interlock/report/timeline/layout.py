@@ -62,14 +62,14 @@ class Bubbles:
 class Scene:
     """A run and what is said of it.
 
-    verdict: a word of verdict.Verdict; told: the line about it. unit: ns that are one unit, 0: real times. walk: the closed walk of waits,
+    verdict: a word of verdict.Verdict; summary: the line about it. unit: ns that are one unit, 0: real times. walk: the closed walk of waits,
     if it stops. notes: what a caption must say. marks: rows a finding is about.
     """
 
     name: str
     timeline: Timeline
     verdict: str = "unknown"
-    told: str = ""
+    summary: str = ""
     unit: int = UNIT
     walk: tuple = ()
     notes: tuple[str, ...] = ()

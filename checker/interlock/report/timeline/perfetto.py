@@ -18,7 +18,7 @@ def render(scene: Scene) -> str:
     said = {
         "schedule": scene.name,
         "model": scene.timeline.model,
-        "verdict": scene.told,
+        "verdict": scene.summary,
         **{k: v for k, v in scene.figures},
         **({"notes": list(scene.notes)} if scene.notes else {}),
     }

@@ -11,7 +11,7 @@ from interlock.check.subject import CYCLES, write_transfers
 from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.load import DEFAULT_MODEL, Case
 from interlock.program.ir import Kind, Program
-from interlock.report.timeline import halt
+from interlock.report.timeline import partial_run
 from interlock.report.timeline.layout import UNIT, Scene
 from interlock.timing.durations import Durations, NoTimes, by_kind, durations
 from interlock.timing.longest_path import Cyclic
@@ -91,10 +91,12 @@ def scene(
     rows = unit_times(program) if isinstance(times, str) else times
     counted = {f.code for f in answer.errors} <= COUNTED
     complete = not walk and {f.code for f in errors} <= COUNTED and not program.inserted
-    timeline = _simulate(case.program if as_listed else None, program, answer.model, rows) if complete else None
+    timeline = (
+        _simulate(case.program if as_listed else None, program, answer.model, rows) if complete else None
+    )
     return Scene(
         result.name,
-        timeline or halt.run(program, answer.model, rows.row),
+        timeline or partial_run.run_partially(program, answer.model, rows.row),
         result.verdict.value if model is None and not counterexample else answer.verdict.value,
         tell_verdicts(result),
         UNIT if isinstance(times, str) else 0,

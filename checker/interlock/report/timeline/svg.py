@@ -59,7 +59,7 @@ def compare(scenes: Sequence[Scene], table: Sequence[Sequence[str]], *, width: i
                     width,
                     y,
                     f"{len(scenes)} schedules compared",
-                    f"{names}. " + ". ".join(f"{s.name}: {s.told}" for s in scenes),
+                    f"{names}. " + ". ".join(f"{s.name}: {s.summary}" for s in scenes),
                 ),
                 *body,
                 "</svg>",
@@ -136,7 +136,7 @@ class _Picture:
             self.width,
             after + 8,
             scene.headline,
-            f"{scene.told}. " + ", ".join(f"{k} {v}" for k, v in scene.figures),
+            f"{scene.summary}. " + ", ".join(f"{k} {v}" for k, v in scene.figures),
         )
         yield "<defs>" + "".join(self.patterns()) + "</defs>"
         yield f'<text class="i" x="12" y="20" style="font-size:14px;font-weight:600">{_x(scene.headline)}</text>'

@@ -9,7 +9,7 @@ import numpy as np
 
 from interlock.program.facts import IS_SEND, IS_TRANSFER
 from interlock.program.kinds import TRANSFER, Kind
-from interlock.report.style import columns, safe
+from interlock.report.style import display_width, safe
 from interlock.report.timeline.layout import COMPUTE, Scene, show_time, ticks
 from interlock.report.timeline.palette import HUES_256
 from interlock.rules.memory import show_bytes
@@ -68,20 +68,20 @@ def compare(
 def _columns(table: Sequence[Sequence[str]], width: int, box: bool, color: bool) -> list[str]:
     """Rows of cells as aligned columns; the first row heads them, the first column is text, the others are figures."""
     table = [[safe(cell) for cell in row] for row in table]
-    widths = [max(columns(row[i]) for row in table) for i in range(len(table[0]))]
+    widths = [max(display_width(row[i]) for row in table) for i in range(len(table[0]))]
     pad = lambda cell, i: (
-        cell + " " * (widths[i] - columns(cell))
+        cell + " " * (widths[i] - display_width(cell))
         if i in (0, len(widths) - 1)
-        else " " * (widths[i] - columns(cell)) + cell
+        else " " * (widths[i] - display_width(cell)) + cell
     )
     lines = ["  ".join(pad(cell, i) for i, cell in enumerate(row)) for row in table]
-    rule = ("─" if box else "-") * min(max(map(columns, lines)), width)
+    rule = ("─" if box else "-") * min(max(map(display_width, lines)), width)
     return [f"\x1b[1m{lines[0]}\x1b[0m" if color else lines[0], rule, *lines[1:]]
 
 
 def _head(scene: Scene, draw: _Draw) -> Iterator[str]:
     yield draw.bold(safe(scene.headline))
-    yield safe(scene.told) if scene.told else scene.verdict
+    yield safe(scene.summary) if scene.summary else scene.verdict
 
 
 def _foot(scene: Scene, draw: _Draw) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _note(text: str, width: int) -> str:
 def _wrapped(parts: Sequence[str], width: int, between: str = ", ") -> list[str]:
     lines, line = [], ""
     for part in map(safe, parts):
-        if line and columns(line) + columns(between) + columns(part) > width:
+        if line and display_width(line) + display_width(between) + display_width(part) > width:
             lines.append(line)
             line = ""
         line += (between if line else "") + part
@@ -137,7 +137,7 @@ class _Draw:
         self.scene, self.width, self.color, self.box = scene, width, color, box
         self.left = len(f"rank {max(scene.ranks - 1, 0)}") + 2
         peaks = lambda: (
-            max((columns(self._peak(t)) + 1 for t in scene.tracks), default=0) if until is None else 0
+            max((display_width(self._peak(t)) + 1 for t in scene.tracks), default=0) if until is None else 0
         )
         self.short = False
         self.short = width - self.left - peaks() < WIDE_ENOUGH
@@ -245,7 +245,7 @@ class _Draw:
         scene, kind = self.scene, self.scene.program.order.kind
         rows, first, last = self._cells(rank, scene.lane > COMPUTE)
         peer = self._peers
-        cells, roles = [" "] * self.room, [""] * self.room
+        cells = [" "] * self.room
         for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist()):
             line = (
                 ("─" if self.box else "-")

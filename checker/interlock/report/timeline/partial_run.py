@@ -11,7 +11,7 @@ from interlock.rules.waits import wait_graph
 from interlock.timing.timeline import Timeline
 
 
-def run(program: Program, model: str, durations: np.ndarray) -> Timeline:
+def run_partially(program: Program, model: str, durations: np.ndarray) -> Timeline:
     """Every row at its earliest; `durations`: ns of each row. Rows on a cycle of waits, and all behind it, have no time (-1)."""
     facts = Facts(program)
     waits = wait_graph(facts, Transfers(facts), model)

@@ -12,7 +12,7 @@ from interlock.program.ir import Program
 from interlock.runtime.calibrate import lowered
 from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.pool import Pool
-from interlock.timing.durations import Machine, durations
+from interlock.timing.durations import Machine, compute_durations
 from interlock.timing.simulate import simulate
 
 
@@ -26,12 +26,12 @@ class Plan:
     def predicted(self, machine: Machine) -> int:
         """ns of the step under `pair`."""
         return simulate(
-            self.program, durations(self.program, self.times, machine), "pair", critical=False
+            self.program, compute_durations(self.program, self.times, machine), "pair", critical=False
         ).makespan
 
     def measured(self, pool: Pool, asked: EmulationSettings = EmulationSettings()) -> int:
         """ns of one emulated step, in the model's time. Raises OSError, also if it stops."""
-        run = emulate(self.program, durations(self.program, self.times), asked, pool=pool)
+        run = emulate(self.program, compute_durations(self.program, self.times), asked, pool=pool)
         if not run.finished:
             raise OSError(0, "; ".join(run.stands), "the emulation stopped")
         return run.timeline.makespan

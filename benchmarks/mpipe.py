@@ -22,7 +22,7 @@ import numpy as np
 from chart import Chart, Line
 
 from interlock.algebra.standard import elaborate_text
-from interlock.timing.durations import durations
+from interlock.timing.durations import compute_durations
 from interlock.timing.simulate import makespan
 
 RANKS = (8, 16, 32, 64)
@@ -46,7 +46,7 @@ def step(ranks: int, microbatches: int, share: float, cut: str) -> int:
         f"schedule s {{ ranks {ranks} microbatches {microbatches} cut {{ {skeletons[cut]} }} model {{ layer vit {{ forward {encode}ns backward {2 * encode}ns }}"
         f" layers llm[{stages}] {{ forward {layer}ns backward {2 * layer}ns }} }} }}"
     )
-    return makespan(e.program, durations(e.program, e.times))
+    return makespan(e.program, compute_durations(e.program, e.times))
 
 
 def speedups(ranks: int, per_rank: int) -> dict[str, list[float]]:

@@ -17,10 +17,11 @@ import numpy as np
 
 from interlock.algebra.standard import derive_standard
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind
-from interlock.timing import longest_path as compute
-from interlock.timing.durations import by_kind
-from interlock.timing.simulate import figures_of
+from interlock.program.kinds import Kind
+from interlock.timing.durations import durations_by_kind
+from interlock.timing.inputs import find_inputs, travel_times
+from interlock.timing.longest_path import compute_ends
+from interlock.timing.simulate import simulate_figures
 
 CASES = [
     ("1f1b", 8, 20_000, 1),
@@ -79,20 +80,22 @@ def main() -> None:
 
         def waits():
             facts = Facts(source)
-            found = compute.needs(facts)
-            return found, compute.lags(facts, found, d)
+            found = find_inputs(facts)
+            return found, travel_times(facts, found, d)
 
-        d, given = best(lambda: by_kind(source, TIMES, LAG))
+        d, given = best(lambda: durations_by_kind(source, TIMES, LAG))
         (found, lag), waited = best(waits)
-        ends, path = best(lambda: compute.ends(found, d.row, lag))
-        _, whole = best(lambda: figures_of(source, by_kind(source, TIMES, LAG)))
+        ends, path = best(lambda: compute_ends(found, d.row, lag))
+        _, whole = best(lambda: simulate_figures(source, durations_by_kind(source, TIMES, LAG)))
         row = np.random.default_rng(0).integers(1, 40, n)
-        _, uneven = best(lambda: figures_of(source, replace(by_kind(source, TIMES, LAG), row=row)), 2)
+        _, uneven = best(
+            lambda: simulate_figures(source, replace(durations_by_kind(source, TIMES, LAG), row=row)), 2
+        )
         peer, looped = best(
-            lambda: event_loop(*(x.tolist() for x in (found.start, found.need, d.row)), LAG), 1
+            lambda: event_loop(*(x.tolist() for x in (found.start, found.source, d.row)), LAG), 1
         )
         assert peer == ends.tolist()
-        measured = figures_of(source, d)
+        measured = simulate_figures(source, d)
         assert measured.makespan == ends.max()
         rate = lambda seconds: f"{n / seconds / 1e6:.2f}"
         print(

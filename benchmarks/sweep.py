@@ -26,9 +26,9 @@ from interlock.algebra.standard import elaborate_text
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
-from interlock.timing.durations import durations
+from interlock.timing.durations import compute_durations
+from interlock.timing.exposure import compute_exposure
 from interlock.timing.simulate import makespan
-from interlock.timing.transpose import exposure
 
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
 RANK_MS = 45  # the backbone's compute of one microbatch on one of P ranks: F, I and W
@@ -70,7 +70,7 @@ def partitions(ranks: int) -> Iterator[list[int]]:
 def plans_of(ranks: int, share: float) -> dict[str, Plan]:
     def predicted(counts: list[int]) -> int:
         e = elaborate_text(text(ranks, share, pipeline(counts)))
-        return makespan(e.program, durations(e.program, e.times))
+        return makespan(e.program, compute_durations(e.program, e.times))
 
     best = min(partitions(ranks), key=predicted)
     cuts = {
@@ -83,7 +83,7 @@ def plans_of(ranks: int, share: float) -> dict[str, Plan]:
 
 def exposed(ranks: int, share: float):
     e = elaborate_text(text(ranks, share, transposed("owner: balanced")))
-    return exposure(e.program, durations(e.program, e.times))
+    return compute_exposure(e.program, compute_durations(e.program, e.times))
 
 
 def main() -> int:

@@ -19,12 +19,13 @@ from pathlib import Path
 from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind, Layer, Program, Stage
+from interlock.program.ir import Layer, Program, Stage
+from interlock.program.kinds import Kind
 from interlock.rules.memory import in_flight
-from interlock.timing.durations import Machine, by_kind, durations
-from interlock.timing.figures import figures
+from interlock.timing.durations import Machine, compute_durations, durations_by_kind
+from interlock.timing.exposure import compute_exposure
+from interlock.timing.figures import compute_figures
 from interlock.timing.simulate import simulate
-from interlock.timing.transpose import exposure
 
 PUBLISHED = Path(__file__).with_name("tables.json")
 
@@ -49,8 +50,10 @@ def run(program: Program, F, I, W, transfer: int = 0, overlap: int | None = None
     """Figures of a program whose B takes I + W."""
     both = [i + w for i, w in zip(I, W)] if isinstance(I, list) else I + W
     times = {Kind.F: F, Kind.B: both, Kind.I: I, Kind.W: W}
-    return figures(
-        simulate(program, by_kind(program, times, transfer, Machine(overlap=overlap)), critical=False)
+    return compute_figures(
+        simulate(
+            program, durations_by_kind(program, times, transfer, Machine(overlap=overlap)), critical=False
+        )
     )
 
 
@@ -269,13 +272,17 @@ def transpose(published: dict) -> Iterator[Line]:
                 f" cut {{ enc = vit : transpose(owner: {owner}, {more}) x = u : 1f1b }} }}"
             )
             e = elaborate_text(source("balanced", "gather: prefix"))
-            found = exposure(e.program, durations(e.program, e.times))
+            found = compute_exposure(e.program, compute_durations(e.program, e.times))
             robin = elaborate_text(source("round_robin", "gather: prefix"))
-            paper = exposure(robin.program, durations(robin.program, robin.times))
+            paper = compute_exposure(robin.program, compute_durations(robin.program, robin.times))
             late = elaborate_text(source(list(e.owners["enc"]), "gather: late, post: early"))
-            ran = simulate(late.program, durations(late.program, late.times), "edge", critical=False).makespan
+            ran = simulate(
+                late.program, compute_durations(late.program, late.times), "edge", critical=False
+            ).makespan
             spread = elaborate_text(source("balanced", "place: deadline"))
-            bubbles = exposure(spread.program, durations(spread.program, spread.times)).exposed
+            bubbles = compute_exposure(
+                spread.program, compute_durations(spread.program, spread.times)
+            ).exposed
             whole = -(-M // min(P, M))
             table = (
                 "transpose at unit costs: exposed of the encoder (HyperParallel exposes ceil(M / min(P, M)))"

@@ -12,7 +12,8 @@ from interlock.algebra.expr import evaluate
 from interlock.algebra.instance import chunk_parameter
 from interlock.language import ast
 from interlock.language.parse import parse
-from interlock.program.ir import Kind, Program
+from interlock.program.ir import Program
+from interlock.program.kinds import Kind
 from interlock.text import resources
 from interlock.text.source import Sources
 

@@ -11,7 +11,7 @@ from interlock.algebra.owner import greedy
 from interlock.algebra.partition import balanced, even
 from interlock.program.facts import Facts
 from interlock.program.footprint import footprint
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.program.linearise import compute_times
 from interlock.program.plain import plain_form
 

@@ -18,7 +18,7 @@ import pytest
 
 from interlock.algebra.elaborate import elaborate
 from interlock.language.parse import parse
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.text import resources
 from interlock.text.source import Sources
 

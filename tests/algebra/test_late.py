@@ -16,7 +16,7 @@ from interlock.check.verdict import Verdict
 from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.program.transfers import insert, restrict
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 
 
 def test_an_order_as_written(elaborated, rows):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.program.linearise import compute_times
 from interlock.text import resources
 

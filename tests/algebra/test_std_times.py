@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from algebra.standard import stashes
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 
 
 def spans(

@@ -126,9 +126,9 @@ def test_a_measured_backward_is_less_than_its_halves(tmp_path):
         tmp_path,
         'schedule s { ranks 1 microbatches 1 model "p.toml" order transfers inserted { rank 0: 0F0 0B0 } }',
     )
-    from interlock.timing.durations import durations
+    from interlock.timing.durations import compute_durations
 
-    assert durations(found.program, found.times).row.tolist() == [10, 5 + 7]  # the first pays W alone
+    assert compute_durations(found.program, found.times).row.tolist() == [10, 5 + 7]  # the first pays W alone
 
 
 def test_groups_with_others_between(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from interlock.report.timeline import html, svg, terminal
 from interlock.report.timeline.layout import COMPUTE, MOST_GHOSTS, MOST_LANES, show_time, ticks
-from interlock.timing.figures import figures
+from interlock.timing.figures import compute_figures
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
 SCHEDULES = [
@@ -35,7 +35,7 @@ def test_boxes_of_one_line_do_not_overlap(text, model):
 @pytest.mark.parametrize("text", SCHEDULES)
 def test_bubbles_are_those_of_the_figures(text):
     scene = drawn(text, "pair")
-    of = figures(scene.timeline)
+    of = compute_figures(scene.timeline)
     assert scene.bubble_rate == pytest.approx(float(of.bubble), abs=1e-12)
     for rank, own in enumerate(of.ranks):
         mine = scene.bubbles.rank == rank

@@ -20,7 +20,7 @@ from interlock.program.plain import plain_form
 from interlock.runtime.calibrate import Calibration, calibrate, lowered
 from interlock.runtime.emulation import EmulationSettings
 from interlock.runtime.pool import Pool
-from interlock.timing.durations import Link, Machine, durations
+from interlock.timing.durations import Link, Machine, compute_durations
 from interlock.timing.simulate import simulate
 from interlock.witness import executor
 
@@ -139,7 +139,8 @@ def test_the_command(tmp_path):
     )
     program, times = lowered(TIMED)
     nominal = (
-        simulate(program, durations(program, times, Machine(Link(2_000_000, 10**9))), "pair").makespan / 1e6
+        simulate(program, compute_durations(program, times, Machine(Link(2_000_000, 10**9))), "pair").makespan
+        / 1e6
     )
     assert measured >= nominal and predicted >= nominal
     timeline = json.loads(out.read_text())
@@ -153,7 +154,7 @@ def test_the_command(tmp_path):
 def test_a_calibration_is_what_the_prediction_adds():
     program, times = lowered(TIMED)
     found, asked = (
-        durations(program, times, Machine(Link(2_000_000, 10**9))),
+        compute_durations(program, times, Machine(Link(2_000_000, 10**9))),
         EmulationSettings(scale=2, payload=0.5),
     )
     here = Calibration(300_000, 500_000, 10**8).durations(found, times, asked)

@@ -15,7 +15,7 @@ from interlock.program.ir import Kind
 from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.mail import Mail
 from interlock.runtime.pool import Pool
-from interlock.timing.durations import by_kind
+from interlock.timing.durations import durations_by_kind
 
 pytestmark = pytest.mark.torch
 
@@ -42,10 +42,9 @@ def test_messages_arrive_whole_and_for_their_job():
 
 def test_jobs_one_after_the_other_and_a_process_that_ends():
     small, large = (write_transfers(derive_standard("1f1b", P, 3)) for P in (2, 3))
-    small, large = (write_transfers(program("1f1b", P, 3)) for P in (2, 3))
     with Pool(3) as pool:
         for p in (large, small, large):
-            times = by_kind(p, {Kind.F: 2_000_000, Kind.B: 4_000_000})
+            times = durations_by_kind(p, {Kind.F: 2_000_000, Kind.B: 4_000_000})
             measured = emulate(p, times, EmulationSettings(limit=5), pool=pool)
             assert measured.finished and measured.timeline.makespan >= (3 + p.ranks - 1) * 6_000_000
             first = [p.show(i) for i in range(len(p.order)) if measured.timeline.start[i] >= 0]
@@ -54,7 +53,7 @@ def test_jobs_one_after_the_other_and_a_process_that_ends():
             pool.run(4, {}, 1)
         os.kill(pool.workers[1].process.pid, signal.SIGKILL)
         with pytest.raises(OSError):
-            emulate(large, by_kind(large, {Kind.F: 1_000, Kind.B: 1_000}), pool=pool)
+            emulate(large, durations_by_kind(large, {Kind.F: 1_000, Kind.B: 1_000}), pool=pool)
     assert all(w.process.poll() is not None for w in pool.workers)
 
 

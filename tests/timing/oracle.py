@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from interlock.program.facts import IS_COMPUTE, IS_TRANSFER, Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.timing.figures import Figures, Rank
 from interlock.timing.timeline import Timeline
 

@@ -9,16 +9,17 @@ import pytest
 
 from interlock.algebra.machine import machine_of
 from interlock.algebra.standard import derive_standard, elaborate_text
-from interlock.program.ir import Kind, Layer, Size
+from interlock.program.ir import Layer, Size
+from interlock.program.kinds import Kind
 from interlock.program.transfers import insert
 from interlock.timing.durations import (
     DataParallel,
     Link,
     Machine,
     NoTimes,
-    by_kind,
-    durations,
-    layer_costs,
+    compute_durations,
+    durations_by_kind,
+    layer_durations,
 )
 from interlock.timing.layer_times import LayerTimes
 
@@ -40,7 +41,7 @@ schedule s {{
 def costs(vit: str = "", llm: str = "", link: str = "", **options) -> dict[str, int]:
     """ns of every operation of the schedule above."""
     e = elaborate_text(MODEL.format(vit=vit, llm=llm, link=link))
-    d = durations(e.program, e.times, machine_of(e, **options))
+    d = compute_durations(e.program, e.times, machine_of(e, **options))
     return {e.program.show(i): int(d.row[i]) for i in range(len(e.program.order))}
 
 
@@ -86,19 +87,19 @@ def test_overhead_and_speeds():
 def test_layers_by_the_footprint():
     t = LayerTimes(Size(1), None, Size(10), Size(100))
     layers = [Layer("a", False), Layer("b", True), Layer("c", False, recompute=True), Layer("d", True)]
-    out, lacks = layer_costs(layers, np.array([True] * 4), [t] * 4, 1)
+    out, lacks = layer_durations(layers, np.array([True] * 4), [t] * 4, 1)
     assert (
         out.tolist() == [[1, 1, 1, 1], [0, 100, 11, 110], [0, 0, 11, 10], [0, 100, 0, 100]]
         and not lacks.any()
     )
-    out, _ = layer_costs(layers, np.array([True, False, True, True]), [t] * 4, 1)
+    out, _ = layer_durations(layers, np.array([True, False, True, True]), [t] * 4, 1)
     assert out.tolist() == [[1, 0, 1, 1], [0, 0, 0, 100], [0, 0, 0, 0], [0, 0, 0, 100]]
 
 
 def test_a_backward_that_was_never_split():
     t = LayerTimes(Size(1), Size(50))
     layers = [Layer("a"), Layer("b"), Layer("c", False)]
-    out, lacks = layer_costs(layers, np.array([True] * 3), [t] * 3, 1)
+    out, lacks = layer_durations(layers, np.array([True] * 3), [t] * 3, 1)
     assert out[int(Kind.B)].tolist() == [50, 50, 0] and lacks[int(Kind.B)].tolist() == [False, False, True]
     assert lacks[int(Kind.I)].tolist() == [False, True, True] and lacks[int(Kind.W)].tolist() == [
         True,
@@ -115,7 +116,7 @@ def test_what_is_missing_is_said(properties, says):
         f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[2] {{ {properties} }} }} cut {{ x = u : 1f1b }} }}"
     )
     with pytest.raises(NoTimes, match=says):
-        durations(e.program, e.times)
+        compute_durations(e.program, e.times)
 
 
 def test_split_backward_asks_for_halves():
@@ -123,7 +124,7 @@ def test_split_backward_asks_for_halves():
         "schedule s { ranks 2 microbatches 2 model { layers u[4] { forward 1us backward 2us } } cut { x = u : zb_h1 } }"
     )
     with pytest.raises(NoTimes, match=r"`u\[1\]`.*`backward_input`|`u\[0\]`.*`backward_weight`"):
-        durations(e.program, e.times)
+        compute_durations(e.program, e.times)
 
 
 def test_roofline_where_only_work_is_known():
@@ -131,7 +132,7 @@ def test_roofline_where_only_work_is_known():
         "schedule s { ranks 1 microbatches 1 device { peak_flops 1TFLOP/s hbm_bandwidth 1GB/s }"
         " model { layer a { flops 5GFLOP hbm_bytes 1MB } layer b { flops 1MFLOP hbm_bytes 3MB } } cut { x = a, b : 1f1b } }"
     )
-    d = durations(e.program, e.times)
+    d = compute_durations(e.program, e.times)
     assert d.row.tolist() == [
         5_000_000 + 3_000_000,
         5_000_000 + 2 * 3_000_000,
@@ -145,7 +146,7 @@ def test_links_and_written_transfers():
     machine = machine_of(e)
     assert machine.links == Link(3000, 10**9) and machine.between(1, 0) == Link(3000, 3 * 10**9)
     written = insert(e.trained)
-    d = durations(written, e.times, machine)
+    d = compute_durations(written, e.times, machine)
     took = {
         written.show(i): int(d.row[i])
         for i in range(len(written.order))
@@ -166,9 +167,9 @@ def test_overlaps_take_the_longer_or_what_is_given():
     p = derive_standard("dualpipev", 2, 6, 2)
     both = np.flatnonzero(p.order.launch >= 0)
     times = {Kind.F: 3, Kind.B: 5, Kind.I: 2, Kind.W: 3}
-    assert set(by_kind(p, times).row[both]) == {5}
-    assert set(by_kind(p, times, machine=Machine(overlap=7, overhead=1)).row[both]) == {8}
-    given = by_kind(p, times, machine=Machine(overlap={(0, 3): 6})).row[both]
+    assert set(durations_by_kind(p, times).row[both]) == {5}
+    assert set(durations_by_kind(p, times, machine=Machine(overlap=7, overhead=1)).row[both]) == {8}
+    given = durations_by_kind(p, times, machine=Machine(overlap={(0, 3): 6})).row[both]
     assert set(given) == {5, 6}
 
 
@@ -178,8 +179,10 @@ def test_reductions_over_replicas_of_the_pipeline():
         " cut { x = u : 1f1b } }"
     )
     written = insert(e.program)
-    d = durations(written, e.times, Machine(data=DataParallel(4, Link(1000, 10**9))))
+    d = compute_durations(written, e.times, Machine(data=DataParallel(4, Link(1000, 10**9))))
     reduce = np.flatnonzero(written.order.kind == Kind.REDUCE)
     assert set(d.row[reduce]) == {6 * (1000 + 500_000)} and d.beside[reduce].all()
-    assert not durations(written, e.times, Machine(data=DataParallel(4, Link(), overlap=False))).beside.any()
+    assert not compute_durations(
+        written, e.times, Machine(data=DataParallel(4, Link(), overlap=False))
+    ).beside.any()
     assert DataParallel(1, Link(1000)).time(10**6) == 0

@@ -1,4 +1,4 @@
-"""What is found at once for all ranks is what plain sweeps find rank by rank; where a run repeats itself, leaps over it change no number."""
+"""What is found at once for all ranks is what plain sweeps find rank by rank; where a run repeats itself, skipping it changes no number."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import pytest
 
 from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.program.transfers import insert
 from interlock.rules.waits import MODELS
 from interlock.text.finding import InputError
-from interlock.timing import longest_path as compute
-from interlock.timing import rows
-from interlock.timing.durations import DataParallel, Link, Machine, by_kind, durations
-from interlock.timing.figures import figures
-from interlock.timing.longest_path import Cyclic
-from interlock.timing.simulate import FREE, compute_rows, figures_of, reduces, simulate
+from interlock.timing import longest_path, sweeps
+from interlock.timing.durations import DataParallel, Link, Machine, compute_durations, durations_by_kind
+from interlock.timing.figures import compute_figures
+from interlock.timing.inputs import find_inputs, travel_times
+from interlock.timing.longest_path import Cyclic, compute_ends
+from interlock.timing.repetition import repeat_period
+from interlock.timing.simulate import FREE, has_timed_reductions, rows_within, simulate, simulate_figures
 from timing import oracle
 
 SKELETONS = [
@@ -59,7 +60,7 @@ def random_durations(program, pick):
         if pick.random() < 0.4
         else (),
     )
-    return by_kind(program, times, pick.choice((0, 4, 50)), machine)
+    return durations_by_kind(program, times, pick.choice((0, 4, 50)), machine)
 
 
 def vlm(pick):
@@ -102,7 +103,7 @@ def cases(thorough: bool):
             e = vlm(pick)
             yield (
                 e.program,
-                durations(
+                compute_durations(
                     e.program,
                     e.times,
                     Machine(
@@ -118,32 +119,32 @@ def test_figures_are_those_of_plain_sweeps(pytestconfig):
     for program, d in cases(pytestconfig.getoption("--thorough")):
         timeline = simulate(program, d, critical=False)
         expected = oracle.figures(timeline)
-        assert figures(timeline) == expected == figures_of(program, d)
+        assert compute_figures(timeline) == expected == simulate_figures(program, d)
         periods.add(expected.every)
         written = insert(program)
         for model in (FREE, *MODELS):
             timeline = simulate(written, d.on(written), model, critical=False)
-            assert figures(timeline) == oracle.figures(timeline)
+            assert compute_figures(timeline) == oracle.figures(timeline)
     assert {None, 1} < periods, "some repeat themselves after one microbatch, some after more, some never"
 
 
 def test_needs_and_ends_are_those_of_the_rules(pytestconfig):
     for program, d in cases(pytestconfig.getoption("--thorough")):
         facts = Facts(program)
-        found = compute.needs(facts)
-        assert (found.need == oracle.needs(facts)).all()
-        ends = compute.ends(found, d.row, compute.lags(facts, found, d))
+        found = find_inputs(facts)
+        assert (found.source == oracle.needs(facts)).all()
+        ends = compute_ends(found, d.row, travel_times(facts, found, d))
         assert (ends == oracle.step_by_step(program, d)).all()
-        if not reduces(program, d):
+        if not has_timed_reductions(program, d):
             timeline = simulate(program, d)
-            own = compute_rows(program, timeline.program)
+            own = rows_within(program, timeline.program)
             assert (timeline.end[own] == ends).all() and (timeline.start[own] == ends - d.row).all()
 
 
 def test_times_too_large_for_one_axis_are_summed_rank_by_rank():
     program = derive_standard("1f1b", 32, 1)
-    d = by_kind(program, {Kind.F: 3 << 50, Kind.B: 3 << 50}, 5)
-    found = figures_of(program, d)
+    d = durations_by_kind(program, {Kind.F: 3 << 50, Kind.B: 3 << 50}, 5)
+    found = simulate_figures(program, d)
     assert found == oracle.figures(simulate(program, d)) and found.makespan * 32 >= 1 << 62
 
 
@@ -151,40 +152,44 @@ def test_a_rank_that_does_nothing_is_in_its_warmup():
     program = elaborate_text(
         "schedule s { ranks 2 microbatches 3 model { layers a[1] { } } place { rank 0: 0 } order transfers inserted { rank 0: 0F0 0B0 0F1 0B1 0F2 0B2 rank 1: } }"
     ).program
-    found = figures_of(program, by_kind(program, TIMES))
+    found = simulate_figures(program, durations_by_kind(program, TIMES))
     assert found.ranks[1].warmup == found.makespan == found.ranks[1].bubble and found == oracle.figures(
-        simulate(program, by_kind(program, TIMES))
+        simulate(program, durations_by_kind(program, TIMES))
     )
 
 
-# ---- leaps ------------------------------------------------------------------------------------------------
+# ---- repetition -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def leaps(monkeypatch):
-    """Rows that were leapt over, of each leap: [row by row, by waves]."""
-    seen = ([], [])
+def skipped(monkeypatch):
+    """Rows that were skipped, each time a period was found: [by sweep_rows, by sweep_ranks]."""
+    seen, running = ([], []), [0]
 
-    def counted(where, leap):
-        def counting(found, row, lag, time, at, window):
-            ahead = leap(found, row, lag, time, at, window)
-            if ahead is not None:
-                where.append(int((ahead - at).sum()))
-            return ahead
+    def watch(which, sweep):
+        def run(*arguments):
+            running[0] = which
+            return sweep(*arguments)
 
-        return counting
+        return run
 
-    for where, module in zip(seen, (rows, compute)):
-        monkeypatch.setattr(module, "leap", counted(where, module.leap))
-    monkeypatch.setattr(rows, "WINDOW", 48)
-    monkeypatch.setattr(compute, "WINDOW", 48)
-    monkeypatch.setattr(compute, "LOOK", 20)
-    monkeypatch.setattr(compute, "LONG", 1)
+    def count(inputs, row, lag, time, at, window):
+        ahead = repeat_period(inputs, row, lag, time, at, window)
+        if ahead is not None:
+            seen[running[0]].append(int((ahead - at).sum()))
+        return ahead
+
+    for which, name in enumerate(("sweep_rows", "sweep_ranks")):
+        monkeypatch.setattr(longest_path, name, watch(which, getattr(sweeps, name)))
+    monkeypatch.setattr(sweeps, "repeat_period", count)
+    monkeypatch.setattr(sweeps, "WINDOW", 48)
+    monkeypatch.setattr(sweeps, "FIRST_SEARCH", 20)
+    monkeypatch.setattr(sweeps, "LONG", 1)
     return seen
 
 
 @pytest.mark.parametrize("name, V", SKELETONS)
-def test_leaps_change_no_number(name, V, leaps, pytestconfig):
+def test_skipping_changes_no_number(name, V, skipped, pytestconfig):
     pick = random.Random(len(name) + V)
     for turn in range(24 if pytestconfig.getoption("--thorough") else 3):
         program = derive_standard(name, pick.randint(1, 4), pick.randint(100, 300), V)
@@ -195,39 +200,39 @@ def test_leaps_change_no_number(name, V, leaps, pytestconfig):
             row[i] += pick.randint(1, 30)
             if i in d.facts.second_halves or i + 1 in d.facts.second_halves:
                 row[i - 1 if i in d.facts.second_halves else i + 1] = row[i]
-        found = compute.needs(d.facts)
-        lag = compute.lags(d.facts, found, d)
+        found = find_inputs(d.facts)
+        lag = travel_times(d.facts, found, d)
         if lag is not None and lag.any() and pick.random() < 0.3:
             lag[pick.choice(np.flatnonzero(lag).tolist())] += 7
         release = (
             np.array([pick.randint(0, 90) for _ in range(program.ranks)]) if pick.random() < 0.3 else None
         )
-        plain = replace(found, facts=None)  # without facts nothing is leapt over
-        expected = compute.ends(plain, row, lag, wave=False, release=release)
+        plain = replace(found, facts=None)  # without facts nothing is skipped
+        expected = compute_ends(plain, row, lag, all_ranks=False, release=release)
         for each in (found, plain):
             for wave in (False, True):
-                assert (compute.ends(each, row, lag, wave=wave, release=release) == expected).all()
-    assert all(sum(each) > 100 for each in leaps)
+                assert (compute_ends(each, row, lag, all_ranks=wave, release=release) == expected).all()
+    assert all(sum(each) > 100 for each in skipped)
 
 
-def test_most_of_a_steady_run_is_leapt_over(leaps):
+def test_most_of_a_steady_run_is_skipped(skipped):
     program = derive_standard("1f1b", 4, 2000)
-    d = by_kind(program, TIMES, 3)
-    figures_of(program, d)
-    assert len(leaps[0]) == 1 and leaps[0][0] > 0.9 * len(program.order)
+    d = durations_by_kind(program, TIMES, 3)
+    simulate_figures(program, d)
+    assert len(skipped[0]) == 1 and skipped[0][0] > 0.9 * len(program.order)
 
 
-def test_an_order_that_waits_in_a_circle_late_in_the_run_has_no_times(leaps):
+def test_an_order_that_waits_in_a_circle_late_in_the_run_has_no_times(skipped):
     forwards = lambda stage: " ".join(f"{stage}F{m}" for m in range(199))
     program = elaborate_text(
         "schedule s { ranks 2 microbatches 200 place { rank 0: 0, 3 rank 1: 1, 2 } order transfers inserted {"
         f" rank 0: {forwards(0)} 3F199 0F199 rank 1: {forwards(1)} 1F199 2F199 }} }}"
     ).program
-    found = compute.needs(Facts(program))
+    found = find_inputs(Facts(program))
     for wave in (False, True):
         with pytest.raises(Cyclic):
-            compute.ends(found, np.full(len(found.need), 10), wave=wave)
-    assert all(leaps)
+            compute_ends(found, np.full(len(found.source), 10), all_ranks=wave)
+    assert all(skipped)
 
 
 # ---- the period ------------------------------------------------------------------------------------------
@@ -242,16 +247,16 @@ def cycle_ratio(program, d, k: int) -> Fraction:
     middle = program.microbatches // 2 // k * k
     node = {}
     edges = []
-    found = compute.needs(f)
-    lag, row = compute.lags(f, found, d), d.row.copy()
+    found = find_inputs(f)
+    lag, row = travel_times(f, found, d), d.row.copy()
     row[f.second_halves - 1] = 0  # of an overlap the second row takes the time
     key = lambda i: (int(o.kind[i]), int(o.stage[i]), int(o.mb[i]) % k)
     for i in range(len(o)):
         if not middle <= o.mb[i] < middle + k:
             continue
         before = [(i - 1, 0)] if i not in o.start else []
-        if found.need[i] >= 0:
-            before.append((int(found.need[i]), int(lag[i]) if lag is not None else 0))
+        if found.source[i] >= 0:
+            before.append((int(found.source[i]), int(lag[i]) if lag is not None else 0))
         for j, more in before:
             edges.append(
                 (
@@ -288,8 +293,8 @@ def test_the_period_is_the_largest_mean_of_a_circle(name, V):
     for P, transfer in ((2, 0), (3, 5), (4, 0)):
         program = derive_standard(name, P, 96 // P * P, V)
         times = {kind: [pick.randint(1, 20) for _ in range(P * V)] for kind in TIMES}
-        d = by_kind(program, times, transfer)
-        found = figures_of(program, d)
+        d = durations_by_kind(program, times, transfer)
+        found = simulate_figures(program, d)
         if found.period is not None:
             met += 1
             assert found.period == cycle_ratio(program, d, found.every), (name, P, transfer)
@@ -297,9 +302,9 @@ def test_the_period_is_the_largest_mean_of_a_circle(name, V):
 
 
 def test_periods_of_known_schedules():
-    unit = lambda name, P, M, V=1: figures_of(
+    unit = lambda name, P, M, V=1: simulate_figures(
         derive_standard(name, P, M, V),
-        by_kind(derive_standard(name, P, M, V), {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}),
+        durations_by_kind(derive_standard(name, P, M, V), {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}),
     )
     for name, V, per in (
         ("1f1b", 1, 3),
@@ -316,15 +321,17 @@ def test_periods_of_known_schedules():
         "schedule s { ranks 2 microbatches 24 images [%s] model { layers a[2] { forward 1us per image backward 2us per image } } cut { x = a : 1f1b } }"
         % ", ".join(str(1 + m * m % 5 + m % 7) for m in range(24))
     )
-    assert figures_of(uneven.program, durations(uneven.program, uneven.times)).period is None
+    assert simulate_figures(uneven.program, compute_durations(uneven.program, uneven.times)).period is None
 
 
 def test_reductions_beside_compute_are_in_the_figures():
     e = elaborate_text(
         "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } cut { x = u : interleaved(chunks: 2) } }"
     )
-    d = durations(e.program, e.times, Machine(data=DataParallel(2, Link(0, 10**9))))
+    d = compute_durations(e.program, e.times, Machine(data=DataParallel(2, Link(0, 10**9))))
     assert (
-        figures_of(e.program, d) == figures(simulate(e.program, d)) == oracle.figures(simulate(e.program, d))
+        simulate_figures(e.program, d)
+        == compute_figures(simulate(e.program, d))
+        == oracle.figures(simulate(e.program, d))
     )
-    assert figures_of(e.program, d).ranks[0].communication > 0
+    assert simulate_figures(e.program, d).ranks[0].communication > 0

@@ -14,12 +14,11 @@ from interlock.check.files import check_file
 from interlock.load import Question
 from interlock.program.transfers import restrict
 from interlock.text import resources
-from interlock.timing import freezings as module
-from interlock.timing.durations import durations
-from interlock.timing.figures import figures
-from interlock.timing.freezings import freezings, names
+from interlock.timing.durations import compute_durations
+from interlock.timing.exposure import compute_exposure
+from interlock.timing.figures import compute_figures
+from interlock.timing.freezings import FREEZINGS_LIMIT, distinct_freezings, name_layers
 from interlock.timing.simulate import simulate
-from interlock.timing.transpose import exposure
 
 
 def check(text: str, **options):
@@ -35,12 +34,12 @@ def values(e, trained):
             replace(l, trainable=i not in e.freezing or i in trained) for i, l in enumerate(e.trained.layers)
         ),
     )
-    found = durations(program, e.times, machine_of(e))
+    found = compute_durations(program, e.times, machine_of(e))
     timeline = simulate(program, found, critical=False)
     return (
-        figures(timeline).bubble,
+        compute_figures(timeline).bubble,
         timeline.makespan,
-        exposure(program, found).exposed if program.stages[0].replicated else 0,
+        compute_exposure(program, found).exposed if program.stages[0].replicated else 0,
     )
 
 
@@ -71,7 +70,7 @@ def test_the_classes_are_all_that_differs(request):
             f" {'modality v in microbatches 0, 1' if mod else ''} {maybe('link { latency 1us }')} device {{ {maybe('overhead 1us')} {maybe('speed 0.7 on ranks 0')} }}"
             f" for any freezing of {front}{maybe(', u[0..1]', 0.5)} }}"
         )
-        few = list(freezings(e.trained, e.freezing, list(e.times)))
+        few = list(distinct_freezings(e.trained, e.freezing, list(e.times)))
         assert len(few) == len(set(few)) and few[0] == frozenset(e.freezing) and few[1] == frozenset()
         every = {
             values(e, frozenset(c))
@@ -86,7 +85,7 @@ def test_how_many_there_are():
         "schedule s { ranks 2 microbatches 2 model { layers vit[24] { forward 1ms } layer proj { } layers llm[2] { } }"
         " cut { e = vit, proj : transpose  x = llm : 1f1b } for any freezing of vit, proj }"
     )
-    assert len(list(freezings(e.trained, e.freezing, list(e.times)))) == 602
+    assert len(list(distinct_freezings(e.trained, e.freezing, list(e.times)))) == 602
 
 
 def vlm(requires: str, vit: int = 3, more: str = "") -> str:
@@ -127,12 +126,12 @@ def test_exposure_and_models():
 
 
 def test_too_many_are_left_open(monkeypatch):
-    monkeypatch.setattr("interlock.check.durations.MOST", 10)
+    monkeypatch.setattr("interlock.check.durations.FREEZINGS_LIMIT", 10)
     found = check(vlm("bubble <= 90%"))
     assert (
         found.verdict.value == "unknown"
         and "more than 10 of them differ" in found.answers[0].reason
-        and module.MOST == 1024
+        and FREEZINGS_LIMIT == 1024
     )
 
 
@@ -157,7 +156,7 @@ def test_a_makespan_where_overlaps_have_durations_of_their_own():
             e.program,
             tuple(replace(l, trainable=not (frozen and i == 0)) for i, l in enumerate(e.program.layers)),
         )
-        every[frozen] = simulate(program, durations(program, e.times, machine_of(e))).makespan
+        every[frozen] = simulate(program, compute_durations(program, e.times, machine_of(e))).makespan
     limit = f"{max(every.values()) - 1}ns"
     assert check(text % ("for any freezing of a", limit)).verdict.value == "invalid"
     assert check(text % ("for any freezing of a", f"{max(every.values())}ns")).verdict.value == "valid"
@@ -166,11 +165,11 @@ def test_a_makespan_where_overlaps_have_durations_of_their_own():
 def test_names_of_layers():
     e = elaborate_text(vlm(""))
     assert (
-        names(e.program, [0, 1, 2, 3]) == "vit, proj"
-        and names(e.program, [0, 2]) == "vit[0], vit[2]"
-        and names(e.program, [1, 2, 4, 5]) == "vit[1..2], llm"
+        name_layers(e.program, [0, 1, 2, 3]) == "vit, proj"
+        and name_layers(e.program, [0, 2]) == "vit[0], vit[2]"
+        and name_layers(e.program, [1, 2, 4, 5]) == "vit[1..2], llm"
     )
-    assert names(e.program, []) == "nothing"
+    assert name_layers(e.program, []) == "nothing"
 
 
 def test_the_examples_of_the_page():

@@ -12,7 +12,7 @@ from interlock.algebra.standard import elaborate_text
 from interlock.check.files import check_file
 from interlock.load import Question
 from interlock.text.finding import InputError
-from interlock.timing.durations import DataParallel, Link, Machine, NoTimes, durations
+from interlock.timing.durations import DataParallel, Link, Machine, NoTimes, compute_durations
 from interlock.timing.simulate import makespan
 
 
@@ -72,7 +72,7 @@ def test_whole_gradients_are_summed(gradient, reduced):
     """Also where a rank keeps a part of them: so many MB at 1 GB/s over two replicas take as many ms."""
     e = elaborate_text(text(f"replicas 2 {{ bandwidth 1GB/s }} memory {{ {gradient} }}"))
     plain = elaborate_text(text(""))
-    spans = [makespan(x.program, durations(x.program, x.times, machine_of(x))) for x in (e, plain)]
+    spans = [makespan(x.program, compute_durations(x.program, x.times, machine_of(x))) for x in (e, plain)]
     assert spans[0] - spans[1] == reduced * 1_000_000
 
 
@@ -99,7 +99,7 @@ def test_whole_gradients_are_summed(gradient, reduced):
 )
 def test_by_hand(machine, total):
     e = elaborate_text(text(machine))
-    assert makespan(e.program, durations(e.program, e.times, machine_of(e))) == total
+    assert makespan(e.program, compute_durations(e.program, e.times, machine_of(e))) == total
     assert verdict(text(machine, f"makespan <= {total}ns")) == ("valid", set())
     assert verdict(text(machine, f"makespan < {total}ns")) == ("invalid", {"IL705"})
 
@@ -107,11 +107,11 @@ def test_by_hand(machine, total):
 def test_speeds_and_overlaps_are_exact_or_refused():
     """18 decimals of a speed, and times that no step has."""
     e = elaborate_text(text("device { speed 0.999999999999999999 }"))
-    assert durations(e.program, e.times, machine_of(e)).row[0] == 1_000_001
+    assert compute_durations(e.program, e.times, machine_of(e)).row[0] == 1_000_001
     for clause in ("speed 0.000000000000000001", "overlap 9_000_000s"):
         e = elaborate_text(text(f"device {{ {clause} }}", body="dualpipev", layers="u[4]"), microbatches=40)
         with pytest.raises(NoTimes):
-            durations(e.program, e.times, machine_of(e))
+            compute_durations(e.program, e.times, machine_of(e))
 
 
 def test_overlaps_of_pairs_of_stages():
@@ -119,7 +119,7 @@ def test_overlaps_of_pairs_of_stages():
     rows = {}
     for clause in ("", "overlap 5ms", "overlap 5ms overlap 6ms on stages 0, 3"):
         e = elaborate_text(text(f"device {{ {clause} }}", body="dualpipev", layers="u[4]"))
-        found = durations(e.program, e.times, machine_of(e))
+        found = compute_durations(e.program, e.times, machine_of(e))
         halves = [
             i
             for i in range(len(e.program.order))
@@ -143,7 +143,7 @@ def test_beside_compute_or_in_its_order():
     total = {}
     for more in ("", "blocking"):
         e = elaborate_text(source(more))
-        total[more] = makespan(e.program, durations(e.program, e.times, machine_of(e)))
+        total[more] = makespan(e.program, compute_durations(e.program, e.times, machine_of(e)))
     assert total[""] < total["blocking"]
 
 

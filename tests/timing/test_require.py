@@ -13,11 +13,12 @@ from interlock.check.files import check_file
 from interlock.engine.smt.longest import Excess, Step, too_long
 from interlock.load import Question
 from interlock.program.facts import Facts
-from interlock.timing.durations import by_kind, durations
-from interlock.timing.figures import figures
-from interlock.timing.longest_path import ends, lags, needs
+from interlock.timing.durations import compute_durations, durations_by_kind
+from interlock.timing.exposure import compute_exposure
+from interlock.timing.figures import compute_figures
+from interlock.timing.inputs import find_inputs, travel_times
+from interlock.timing.longest_path import compute_ends
 from interlock.timing.simulate import simulate
-from interlock.timing.transpose import exposure
 
 
 def check(text: str, **options):
@@ -175,7 +176,7 @@ def test_the_solver_against_brute_force():
         ranges = [pick.randint(1, 3) for _ in slow]
 
         def at(values):
-            return by_kind(
+            return durations_by_kind(
                 e.program,
                 {
                     0: [v + sum(x for x, s in zip(values, slow) if s == i) for i, v in enumerate(base[0])],
@@ -184,7 +185,7 @@ def test_the_solver_against_brute_force():
             )
 
         facts = Facts(e.program)
-        found = needs(facts)
+        found = find_inputs(facts)
         low = at((0, 0))
         factors = [(facts.stage == s) & (facts.kind == 0) for s in slow]
 
@@ -193,7 +194,7 @@ def test_the_solver_against_brute_force():
             for i in range(facts.n):
                 quiet = muted and facts.stage[i] == 0
                 before = [(i - 1, 0)] if i not in found.start else []
-                before += [(int(found.need[i]), 0)] if found.need[i] >= 0 else []
+                before += [(int(found.source[i]), 0)] if found.source[i] >= 0 else []
                 out.append(
                     Step(
                         0 if quiet else int(low.row[i]),
@@ -204,22 +205,23 @@ def test_the_solver_against_brute_force():
             return out
 
         worst = max(
-            exposure(e.program, at(v)).exposed for v in itertools.product(*(range(r + 1) for r in ranges))
+            compute_exposure(e.program, at(v)).exposed
+            for v in itertools.product(*(range(r + 1) for r in ranges))
         )
         ask = lambda limit: too_long(ranges, steps(False), steps(True), Excess(1, 1, (0, ()), limit))
         assert ask(worst) is None
         if worst:
             values = ask(worst - 1)
-            assert exposure(e.program, at(values)).exposed == worst
+            assert compute_exposure(e.program, at(values)).exposed == worst
             sat += 1
-        ends(found, low.row, lags(facts, found, low))
+        compute_ends(found, low.row, travel_times(facts, found, low))
     assert sat
 
 
 def test_figures_at_a_corner_are_those_of_the_simulator():
     e = elaborate_text(derived("makespan <= 1s").replace("require", "freeze u[0] require"))
-    timeline = simulate(e.program, durations(e.program, e.times))
-    assert check(derived("makespan <= 1s", "freeze u[0]")).figures == figures(timeline).shown()
+    timeline = simulate(e.program, compute_durations(e.program, e.times))
+    assert check(derived("makespan <= 1s", "freeze u[0]")).figures == compute_figures(timeline).shown()
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import pytest
 from interlock.algebra.machine import machine_of
 from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.program.transfers import insert
 from interlock.rules.memory import Usage
 from interlock.rules.waits import MODELS
-from interlock.timing import longest_path as compute
-from interlock.timing.durations import DataParallel, Link, Machine, by_kind, durations
-from interlock.timing.figures import figures, memory_over_time
-from interlock.timing.longest_path import Cyclic
+from interlock.timing.durations import DataParallel, Link, Machine, compute_durations, durations_by_kind
+from interlock.timing.figures import compute_figures, memory_over_time
+from interlock.timing.inputs import find_inputs, travel_times
+from interlock.timing.longest_path import Cyclic, compute_ends, compute_tails
 from interlock.timing.simulate import FREE, makespan, simulate
 from timing import oracle
 
@@ -41,7 +41,7 @@ def random_durations(program, seed: int):
     """A different duration for every stage, and transfers of 4."""
     pick = random.Random(seed)
     each = lambda low, high: [pick.randint(low, high) for _ in program.stages]
-    return by_kind(
+    return durations_by_kind(
         program,
         {Kind.F: each(1, 20), Kind.B: each(1, 40), Kind.I: each(1, 20), Kind.W: each(0, 20)},
         pick.choice((0, 4)),
@@ -54,11 +54,11 @@ def test_the_ways_agree(name, V):
         program = derive_standard(name, P, M, V)
         d = random_durations(program, seed)
         facts = Facts(program)
-        found = compute.needs(facts)
-        lag = compute.lags(facts, found, d)
-        rows, wave = (compute.ends(found, d.row, lag, wave=w) for w in (False, True))
+        found = find_inputs(facts)
+        lag = travel_times(facts, found, d)
+        rows, wave = (compute_ends(found, d.row, lag, all_ranks=w) for w in (False, True))
         assert (rows == wave).all() and (rows == oracle.step_by_step(program, d)).all()
-        tail = compute.tails(found, d.row, lag)
+        tail = compute_tails(found, d.row, lag)
         assert tail.max() == rows.max() == (rows - d.row + tail).max()
         written = insert(program)
         one, other = simulate(program, d), simulate(written, d.on(written), FREE)
@@ -90,7 +90,7 @@ def test_the_identity_with_idle_time_measured_apart_and_the_critical_path(name, 
     d = random_durations(program, 3)
     written = insert(program)
     timeline = simulate(written, d.on(written), model) if model != FREE else simulate(program, d)
-    found = figures(timeline)
+    found = compute_figures(timeline)
     T = timeline.makespan
     for r in found.ranks:
         assert (r.compute + r.communication) + r.bubble - r.overlap == T
@@ -110,7 +110,7 @@ def test_the_identity_with_idle_time_measured_apart_and_the_critical_path(name, 
 def test_idle_time_by_hand():
     """1F1B at P = 2, M = 2, F = 1, B = 2, a transfer 1: rank 0 F F . . . B . B; rank 1 . . F B F B."""
     program = derive_standard("1f1b", 2, 2)
-    found = figures(simulate(program, by_kind(program, TIMES | {Kind.F: 1, Kind.B: 2}, 1)))
+    found = compute_figures(simulate(program, durations_by_kind(program, TIMES | {Kind.F: 1, Kind.B: 2}, 1)))
     # rank 1: F0 2..3, B0 3..5, F1 5..6, B1 6..8; rank 0: F0 0..1, F1 1..2, B0 6..8, B1 9..11
     assert found.makespan == 11
     assert [
@@ -122,8 +122,10 @@ def test_idle_time_by_hand():
 
 def test_periods():
     found = lambda name, P, M, V, times, comm=0: (
-        figures(
-            simulate(derive_standard(name, P, M, V), by_kind(derive_standard(name, P, M, V), times, comm))
+        compute_figures(
+            simulate(
+                derive_standard(name, P, M, V), durations_by_kind(derive_standard(name, P, M, V), times, comm)
+            )
         ).period
     )
     assert found("1f1b", 4, 32, 1, TIMES) == 31
@@ -142,7 +144,7 @@ def test_memory_over_time_has_the_peak_of_program_order():
         "schedule s { ranks 3 microbatches 7 model { layers u[6] { forward 3us backward 5us activation 7MB until_weight 2MB output 1MB weights 3MB workspace 100KB } }"
         " memory { capacity 1GB } link { latency 1us } cut { x = u : 1f1b } }"
     )
-    timeline = simulate(e.program, durations(e.program, e.times, machine_of(e)))
+    timeline = simulate(e.program, compute_durations(e.program, e.times, machine_of(e)))
     held = memory_over_time(timeline)
     assert [int(b.max()) for _, b in held] == Usage(Facts(timeline.program)).peaks
     assert all((np.diff(t) > 0).all() and t[0] == 0 for t, _ in held)
@@ -153,7 +155,8 @@ def test_reductions_beside_compute_and_in_its_way():
         "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } cut { x = u : interleaved(chunks: 2) } }"
     )
     length = lambda **data: makespan(
-        e.program, durations(e.program, e.times, Machine(data=DataParallel(2, **data)) if data else Machine())
+        e.program,
+        compute_durations(e.program, e.times, Machine(data=DataParallel(2, **data)) if data else Machine()),
     )
     alone = length()
     # 2 x (1 MB / 2 at 1 GB/s) = 1 ms each: chunk 1 of a rank has its last W earlier than chunk 0, and the two follow one another
@@ -167,7 +170,7 @@ def test_orders_that_wait_in_a_circle_have_no_times():
         " rank 0: 3F0 0F0 0F1 3F1 rank 1: 1F0 2F0 1F1 2F1 } }"
     )
     facts = Facts(crossed.program)
-    found = compute.needs(facts)
+    found = find_inputs(facts)
     for wave in (False, True):
         with pytest.raises(Cyclic):
-            compute.ends(found, np.ones(facts.n, dtype=np.int64), wave=wave)
+            compute_ends(found, np.ones(facts.n, dtype=np.int64), all_ranks=wave)

@@ -11,18 +11,17 @@ import pytest
 from interlock.algebra.machine import machine_of
 from interlock.algebra.owner import greedy
 from interlock.algebra.standard import elaborate_text
-from interlock.program.ir import Kind
-from interlock.timing.durations import by_kind, durations
-from interlock.timing.transpose import (
-    SEARCH_LIMIT,
+from interlock.program.kinds import Kind
+from interlock.timing.durations import compute_durations, durations_by_kind
+from interlock.timing.exposure import (
     Deadlines,
-    deadlines,
-    encodes,
-    exposed_by,
-    exposure,
+    compute_exposure,
+    encode_times,
+    exposure_of_owners,
     has_encoder,
-    least_exposed,
+    latest_deadlines,
 )
+from interlock.timing.owner_search import SEARCH_LIMIT, find_least_exposed
 
 BODIES = ("1f1b", "eager", "gpipe", "zb_h1", "interleaved(chunks: 2)", "zb_v", "1f1b", "hanayo(chunks: 2)")
 
@@ -50,7 +49,7 @@ def random_times(program, images, pick: random.Random, uniform: bool):
         else [pick.randint(low, high) for _ in program.stages]
     )
     times = {Kind.F: each(1, 9), Kind.B: each(1, 15), Kind.I: each(1, 9), Kind.W: each(0, 9)}
-    d = by_kind(program, times, pick.choice((0, 0, 2, 5)))
+    d = durations_by_kind(program, times, pick.choice((0, 0, 2, 5)))
     mine = (program.order.stage == 0) & (program.order.kind != Kind.LOSS)
     rate = {int(k): pick.randint(1, 12) for k in (Kind.F, Kind.B, Kind.I, Kind.W)}
     for i in np.flatnonzero(mine).tolist():
@@ -65,10 +64,12 @@ def test_the_formula_is_the_longest_path_of_frozen_encoders(request):
     for _ in range(programs):
         program, d = instance(pick)
         for _ in range(times):
-            found = exposure(program, d)
+            found = compute_exposure(program, d)
             assert (
                 found.exposed
-                == exposed_by(program.stages[0].owner, encodes(program, d), deadlines(program, d))
+                == exposure_of_owners(
+                    program.stages[0].owner, encode_times(program, d), latest_deadlines(program, d)
+                )
                 == found.forward
             )
             off = found.estimate - found.exposed
@@ -86,7 +87,7 @@ def test_trained_encoders_add_an_exposure_in_the_cooldown(request):
     for _ in range(400 if request.config.getoption("--thorough") else 60):
         program, d = instance(pick, frozen=False)
         for _ in range(5):
-            found.append(exposure(program, d))
+            found.append(compute_exposure(program, d))
             d = random_times(program, program.images, pick, False)
     assert all(f.exposed >= max(f.forward, f.backward) for f in found)
     assert sum(f.exposed == f.forward + f.backward for f in found) > 0.98 * len(found)
@@ -103,8 +104,8 @@ def test_the_two_exposures_add_for_uniform_stages():
             f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ }} layers u[{P}] {{ }} }} cut {{ enc = vit : transpose x = u : 1f1b }} }}"
         )
         f, b = pick.randint(1, 5), pick.randint(1, 9)
-        d = by_kind(e.program, {Kind.F: [f] + [3] * P, Kind.B: [b] + [5] * P})
-        found = exposure(e.program, d)
+        d = durations_by_kind(e.program, {Kind.F: [f] + [3] * P, Kind.B: [b] + [5] * P})
+        found = compute_exposure(e.program, d)
         assert found.exposed == found.forward + found.backward
 
 
@@ -113,8 +114,8 @@ def test_the_papers_estimate_misses_the_first_encode():
     e = elaborate_text(
         "schedule s { ranks 4 microbatches 4 model { layer vit { frozen } layers u[4] { } } cut { enc = vit : transpose(owner: [1, 2, 3, 3]) x = u : 1f1b } }"
     )
-    d = by_kind(e.program, {Kind.F: [1, 1, 1, 1, 1], Kind.B: 2})
-    found = exposure(e.program, d)
+    d = durations_by_kind(e.program, {Kind.F: [1, 1, 1, 1, 1], Kind.B: 2})
+    found = compute_exposure(e.program, d)
     assert found.slot == (0, 1, 2, 3) and found.load == (0, 1, 1, 2)
     assert found.estimate == 0 and found.exposed == 1
 
@@ -127,11 +128,13 @@ def test_least_exposure_against_all_maps():
         P, M = program.ranks, program.microbatches
         if P**M > 700:
             continue
-        encode, due = encodes(program, d), deadlines(program, d)
-        best = min(exposed_by(o, encode, due) for o in itertools.product(range(P), repeat=M))
-        found = least_exposed(encode, due)
-        assert exposed_by(found, encode, due) == best
-        better += best < exposed_by(greedy(encode, list(exposure(program, d).slot)), encode, due)
+        encode, due = encode_times(program, d), latest_deadlines(program, d)
+        best = min(exposure_of_owners(o, encode, due) for o in itertools.product(range(P), repeat=M))
+        found = find_least_exposed(encode, due)
+        assert exposure_of_owners(found, encode, due) == best
+        better += best < exposure_of_owners(
+            greedy(encode, list(compute_exposure(program, d).slot)), encode, due
+        )
     assert better
 
 
@@ -149,15 +152,15 @@ def test_equal_encodes_need_no_search():
             gather,
         )
         encode = [pick.randint(1, 6)] * M
-        assert exposed_by(least_exposed(encode, due), encode, due) == min(
-            exposed_by(o, encode, due) for o in itertools.product(range(P), repeat=M)
+        assert exposure_of_owners(find_least_exposed(encode, due), encode, due) == min(
+            exposure_of_owners(o, encode, due) for o in itertools.product(range(P), repeat=M)
         )
     M, P = 16, 8
     due = Deadlines(
         0, np.arange(M) * 15, np.arange(P) * 15, tuple(range(M)), np.zeros((M, P), dtype=np.int64)
     )
     assert sum((15 * r + 144) // 80 for r in range(P)) < M  # with 144 exposed the ranks have no room for all
-    assert exposed_by(least_exposed([80] * M, due), [80] * M, due) == 145
+    assert exposure_of_owners(find_least_exposed([80] * M, due), [80] * M, due) == 145
 
 
 def test_the_search_is_bounded():
@@ -174,7 +177,7 @@ def test_the_search_is_bounded():
         np.zeros((M, P), dtype=np.int64),
     )
     began = time.perf_counter()
-    found = least_exposed(encode, due)
+    found = find_least_exposed(encode, due)
     assert time.perf_counter() - began < 60 and SEARCH_LIMIT == 200_000
     assert found is None or len(found) == M
 
@@ -186,7 +189,7 @@ def test_written_gathers_under_a_model(gather):
         f" cut {{ enc = vit : transpose(gather: {gather}) x = u : 1f1b }} link {{ latency 1us }} }}"
     )
     assert has_encoder(e.program)
-    found = exposure(e.program, durations(e.program, e.times, machine_of(e)), "pair")
+    found = compute_exposure(e.program, compute_durations(e.program, e.times, machine_of(e)), "pair")
     assert found.load == (4000,) * 4 and 0 < found.exposed <= 8 * 3000 and found.backward == 0
 
 
@@ -203,7 +206,9 @@ def test_owner_balanced_is_the_map_with_the_least_exposure():
 
     def exposed(owner) -> int:
         found = elaborate_text(text.format(owner=list(owner), frozen="frozen"))
-        return exposure(found.program, durations(found.program, found.times, machine_of(found))).exposed
+        return compute_exposure(
+            found.program, compute_durations(found.program, found.times, machine_of(found))
+        ).exposed
 
     assert exposed(e.owners["enc"]) == min(exposed(o) for o in itertools.product(range(3), repeat=4))
     without_times = elaborate_text(
@@ -228,8 +233,14 @@ def test_encodes_in_bubbles_by_deadline():
         )
         pick_e = pick.randint(1, 12)
         prefix, spread = elaborate_text(text("prefix")), elaborate_text(text("deadline"))
-        exposed = [exposure(e.program, durations(e.program, e.times)).exposed for e in (prefix, spread)]
-        trained = [exposure(e.trained, durations(e.trained, e.times)).makespan for e in (prefix, spread)]
+        exposed = [
+            compute_exposure(e.program, compute_durations(e.program, e.times)).exposed
+            for e in (prefix, spread)
+        ]
+        trained = [
+            compute_exposure(e.trained, compute_durations(e.trained, e.times)).makespan
+            for e in (prefix, spread)
+        ]
         assert trained[1] <= trained[0]
         better += exposed[1] < exposed[0]
         assert (

@@ -17,10 +17,11 @@ import sympy
 
 from interlock.algebra.standard import derive_standard
 from interlock.program.facts import Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.rules.memory import in_flight
-from interlock.timing import longest_path as compute
-from interlock.timing.durations import Machine, by_kind
+from interlock.timing.durations import Machine, durations_by_kind
+from interlock.timing.inputs import find_inputs
+from interlock.timing.longest_path import compute_ends
 
 P, M, V, r = sympy.symbols("P M V r", integer=True, positive=True)
 F, B, I, W = sympy.symbols("F B I W", positive=True)
@@ -109,9 +110,11 @@ class Form:
 def measure(skeleton: str, p: int, m: int, v: int, f: int, i: int, w: int) -> tuple[int, int]:
     """(makespan, idle time within the longest span of a rank) of a run. An overlap takes F + B."""
     source = derive_standard(skeleton, p, m, v)
-    d = by_kind(source, {Kind.F: f, Kind.B: i + w, Kind.I: i, Kind.W: w}, machine=Machine(overlap=f + i + w))
+    d = durations_by_kind(
+        source, {Kind.F: f, Kind.B: i + w, Kind.I: i, Kind.W: w}, machine=Machine(overlap=f + i + w)
+    )
     facts, found = _facts(skeleton, p, m, v)
-    end = compute.ends(found, d.row)
+    end = compute_ends(found, d.row)
     start = end - d.row
     own = facts.overlap_head == np.arange(facts.n)
     order = source.order.start
@@ -125,7 +128,7 @@ def measure(skeleton: str, p: int, m: int, v: int, f: int, i: int, w: int) -> tu
 @cache
 def _facts(skeleton: str, p: int, m: int, v: int):
     facts = Facts(derive_standard(skeleton, p, m, v))
-    return facts, compute.needs(facts)
+    return facts, find_inputs(facts)
 
 
 @cache

@@ -18,13 +18,16 @@ from interlock.algebra.skeleton import FIELDS, Budget
 from interlock.algebra.weave import Run
 from interlock.language import ast
 from interlock.program.footprint import Footprint, footprint
-from interlock.program.ir import Communicator, Kind, Program, Size, Stage
+from interlock.program.ir import Communicator, Program, Size, Stage
+from interlock.program.kinds import Kind
 from interlock.text.finding import Finding, Mark, Severity, error
 from interlock.text.phrases import join_words
-from interlock.timing import transpose
-from interlock.timing.durations import NoTimes, durations
+from interlock.timing.bubbles import place_in_bubbles
+from interlock.timing.durations import NoTimes, compute_durations
+from interlock.timing.exposure import encode_times, latest_deadlines
 from interlock.timing.layer_times import LayerTimes
 from interlock.timing.longest_path import Cyclic
+from interlock.timing.owner_search import SEARCH_LIMIT, find_least_exposed
 from interlock.timing.simulate import makespan
 
 _EMPTY = np.empty((len(FIELDS), 0), dtype=np.int64)
@@ -176,7 +179,7 @@ def _spread(
     times = _times(program, chain, setting)
     try:
         best = makespan(program, times), program, columns
-        for spread in transpose.spreads(program, times, _least_exposed(runs)):
+        for spread in place_in_bubbles(program, times, _least_exposed(runs)):
             stages = (replace(program.stages[0], owner=spread.owner), *program.stages[1:])
             moved = (
                 columns
@@ -216,23 +219,21 @@ def _moved(part: np.ndarray, before: dict[int, int], start: int, encodes_then: i
 def _times(program: Program, chain: Chain, setting: Setting):
     """The durations of the fully trained program; one unit a layer, per image if it has a modality, where a time that is asked for is missing."""
     try:
-        return durations(program, chain.times, machine_of(setting))
+        return compute_durations(program, chain.times, machine_of(setting))
     except NoTimes:
         unit = [Size(1, 0) if l.modality is None else Size(0, 1) for l in chain.layers]
-        return durations(program, [LayerTimes(u, None, u, u) for u in unit], machine_of(setting))
+        return compute_durations(program, [LayerTimes(u, None, u, u) for u in unit], machine_of(setting))
 
 
 def _exposed_least(program: Program, region: Region, chain: Chain, setting: Setting) -> tuple[int, ...]:
     """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the search gives up."""
     times = _times(program, chain, setting)
     try:
-        found = transpose.least_exposed(
-            transpose.encodes(program, times), transpose.deadlines(program, times)
-        )
+        found = find_least_exposed(encode_times(program, times), latest_deadlines(program, times))
     except Cyclic:
         return program.stages[0].owner  # its cycle is the answer
     if found is None:
-        raise gave_up(region.arguments["owner"], transpose.SEARCH_LIMIT)
+        raise gave_up(region.arguments["owner"], SEARCH_LIMIT)
     return found
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from interlock.algebra.skeleton import Budget, too_many
 from interlock.program.footprint import Footprint
-from interlock.program.ir import Kind, Stage
+from interlock.program.ir import Stage
+from interlock.program.kinds import Kind
 
 LIMIT = 4_000_000  # of operations: they are scheduled one by one
 

@@ -21,10 +21,10 @@ from interlock.program.ir import Program
 from interlock.program.transfers import restrict
 from interlock.text.finding import Finding, Severity
 from interlock.timing.durations import NoTimes
-from interlock.timing.figures import duration, figures
-from interlock.timing.freezings import MOST, MOST_ROWS, freezings, names
+from interlock.timing.exposure import compute_exposure, has_encoder
+from interlock.timing.figures import compute_figures, format_duration
+from interlock.timing.freezings import FREEZINGS_LIMIT, ROWS_LIMIT, distinct_freezings, name_layers
 from interlock.timing.longest_path import Cyclic
-from interlock.timing.transpose import exposure, has_encoder
 
 FIGURES_LIMIT = 50_000  # operations up to which figures are told without being asked for
 FEW = 32  # freezings tried where durations are assumed
@@ -131,9 +131,11 @@ def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Fi
         tuple((i, a.property) for i, a in enumerate(trained_run.assumes) if l in a.layers)
         for l in range(len(base.layers))
     ]
-    most = min(MOST if not trained_run.assumes else FEW, MOST_ROWS // max(len(base.order), 1))
+    most = min(FREEZINGS_LIMIT if not trained_run.assumes else FEW, ROWS_LIMIT // max(len(base.order), 1))
     tried = list(
-        itertools.islice(freezings(base, schedule.freezing, [*zip(schedule.times, assumed)]), most + 1)
+        itertools.islice(
+            distinct_freezings(base, schedule.freezing, [*zip(schedule.times, assumed)]), most + 1
+        )
     )
     if len(tried) > most:
         return (
@@ -151,7 +153,7 @@ def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Fi
             program,
             trained_run.model,
             trained_run.assumes,
-            f"with {names(base, frozen)} frozen",
+            f"with {name_layers(base, frozen)} frozen",
         )
         found = _decide(run, bound)
         if found:
@@ -161,11 +163,11 @@ def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Fi
 
 def _figures(run: Runs) -> dict:
     """At the written times, and the exposure where there is an encoder; with assumptions at the upper ends of the intervals."""
-    out = figures(run.timeline(run.high)).shown()
+    out = compute_figures(run.timeline(run.high)).shown()
     if has_encoder(run.program):
-        found = exposure(run.own, run.times(run.high), run.model)
-        out["exposure"] = duration(found.exposed)
-        out["largest spill (the paper's estimate)"] = duration(found.estimate)
+        found = compute_exposure(run.own, run.times(run.high), run.model)
+        out["exposure"] = format_duration(found.exposed)
+        out["largest spill (the paper's estimate)"] = format_duration(found.estimate)
     return {
         f"{name}, at the upper ends of what is assumed" if run.assumes else name: value
         for name, value in out.items()
@@ -223,8 +225,8 @@ def _first_to_break(run: Runs, bound: Bound, breaks: Callable) -> str:
 
     low, high = a.low.value, a.high.value
     if breaks(at(low)):
-        return f"at every {name_assumption(run.program, a)}, and at {duration(high)}"
+        return f"at every {name_assumption(run.program, a)}, and at {format_duration(high)}"
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if breaks(at(middle)) else (middle, high)
-    return f"at {name_assumption(run.program, a)} = {duration(a.high.value)} (it breaks from {duration(high)} on)"
+    return f"at {name_assumption(run.program, a)} = {format_duration(a.high.value)} (it breaks from {format_duration(high)} on)"

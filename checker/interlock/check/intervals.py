@@ -15,10 +15,16 @@ from interlock.engine.smt.query import Unknown
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind, Size
 from interlock.text.finding import Finding
-from interlock.timing import longest_path as compute
 from interlock.timing.durations import Durations
-from interlock.timing.figures import duration
-from interlock.timing.transpose import deadlines, earliest, encodes, exposed_by, without
+from interlock.timing.exposure import (
+    earliest_deadlines,
+    encode_times,
+    exposure_of_owners,
+    latest_deadlines,
+    without_encoder,
+)
+from interlock.timing.figures import format_duration
+from interlock.timing.inputs import Inputs, find_inputs, travel_times
 
 SEARCH_ROWS, SEARCH_VARIABLES, SEARCH_MS = 1_500, 256, 5_000
 
@@ -31,15 +37,15 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
         return open_ + "it is decided where transfers are inserted and reductions take no time only"
     low = run.times(run.low)
     facts = Facts(run.own)
-    found = compute.needs(facts)
-    lag = compute.lags(facts, found, low)
+    found = find_inputs(facts)
+    lag = travel_times(facts, found, low)
     if figure == "bubble" and lag is not None:
         return open_ + "it is decided where no transfer takes time only"
     if figure == "exposure" and not breaks(_never_more(run)):
         return ""
     if run.machine.speeds:
         return open_ + "it is decided where no rank has a speed of its own only"
-    if len(found.need) > SEARCH_ROWS:
+    if len(found.source) > SEARCH_ROWS:
         return open_ + f"it is decided for schedules of at most {SEARCH_ROWS:,} operations only"
     groups = list(_variables(run, low))
     if groups and groups[0] is None or len(groups) > SEARCH_VARIABLES:
@@ -59,10 +65,10 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
         )
         alone: list[Step] = []
     else:
-        muted = without(facts, low)
+        muted = without_encoder(facts, low)
         own = facts.stage != 0
         alone = _steps(
-            found, muted.row, compute.lags(facts, found, muted), [np.where(own, g.factors, 0) for g in groups]
+            found, muted.row, travel_times(facts, found, muted), [np.where(own, g.factors, 0) for g in groups]
         )
         excess = Excess(1, 1, (0, ()), int(bound.limit) - int(bound.strict))
     answer = too_long([g.range for g in groups], steps, alone, excess, SEARCH_MS)
@@ -74,7 +80,7 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
     inside = _Inside(run, values)
     value = value_of(inside, figure, run.low)
     said = ", ".join(
-        f"{name_assumption(run.program, a)} = {'..'.join(duration(v) for v in sorted({values[i, l] for l in a.layers})[:: max(1, len({values[i, l] for l in a.layers}) - 1)])}"
+        f"{name_assumption(run.program, a)} = {'..'.join(format_duration(v) for v in sorted({values[i, l] for l in a.layers})[:: max(1, len({values[i, l] for l in a.layers}) - 1)])}"
         for i, a in enumerate(run.assumes)
     )
     if not breaks(value):
@@ -91,10 +97,12 @@ def _never_more(run: Runs) -> int | float:
     facts = Facts(run.own)
     if ((facts.stage == 0) & (facts.kind != Kind.F)).any():
         return float("inf")
-    d = deadlines(run.own, high)
-    first = earliest(run.own, low)
-    return exposed_by(
-        run.own.stages[0].owner, encodes(run.own, high), replace(d, feeds=first.feeds, begins=first.begins)
+    d = latest_deadlines(run.own, high)
+    first = earliest_deadlines(run.own, low)
+    return exposure_of_owners(
+        run.own.stages[0].owner,
+        encode_times(run.own, high),
+        replace(d, feeds=first.feeds, begins=first.begins),
     )
 
 
@@ -162,17 +170,17 @@ def _layer_values(
 
 
 def _steps(
-    found: compute.Needs, row: np.ndarray, lag: np.ndarray | None, factors: Sequence[np.ndarray]
+    found: Inputs, row: np.ndarray, lag: np.ndarray | None, factors: Sequence[np.ndarray]
 ) -> list[Step]:
     """The rows of a program as steps; both rows of an overlap, the first of which takes no time and the second all of it."""
-    halves = set(found.halves.tolist())
+    halves = set(found.second_halves.tolist())
     first = set(found.start.tolist())
     out = []
     for i in range(len(row)):
         quiet = i + 1 in halves
         before = [] if i in first else [(i - 1, 0)]
-        if found.need[i] >= 0:
-            before.append((int(found.need[i]), int(lag[i]) if lag is not None else 0))
+        if found.source[i] >= 0:
+            before.append((int(found.source[i]), int(lag[i]) if lag is not None else 0))
         mine = () if quiet else tuple((int(f[i]), v) for v, f in enumerate(factors) if f[i])
         out.append(Step(0 if quiet else int(row[i]), mine, tuple(before)))
     return out

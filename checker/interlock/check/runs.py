@@ -14,11 +14,11 @@ from interlock.check.sizes import name_assumption
 from interlock.program.ir import Program, Size
 from interlock.rules.memory import show_bytes
 from interlock.text.finding import Finding
-from interlock.timing.durations import Durations, durations
-from interlock.timing.figures import duration, figures, percent
+from interlock.timing.durations import Durations, compute_durations
+from interlock.timing.exposure import compute_exposure
+from interlock.timing.figures import compute_figures, format_duration, format_percent
 from interlock.timing.layer_times import LayerTimes
-from interlock.timing.simulate import compute_rows, reduces, simulate
-from interlock.timing.transpose import exposure
+from interlock.timing.simulate import has_timed_reductions, rows_within, simulate
 
 CODES = {"bubble": ("IL703", "R-REQ-4"), "exposure": ("IL704", "R-REQ-5"), "makespan": ("IL705", "R-REQ-6")}
 
@@ -61,7 +61,7 @@ class Runs:
         return out
 
     def times(self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()) -> Durations:
-        return durations(self.own, self.layer_times(corner, layers), self.machine)
+        return compute_durations(self.own, self.layer_times(corner, layers), self.machine)
 
     def timeline(self, corner: Sequence[int], critical: bool = False):
         placed = self.judged if self.own.inserted and not self.judged.inserted else None
@@ -81,15 +81,15 @@ class Runs:
     @cached_property
     def free(self) -> bool:
         """Whether the run is one of edges between operations, so that a solver can be asked."""
-        return self.own.inserted and not reduces(self.own, self.times(self.high))
+        return self.own.inserted and not has_timed_reductions(self.own, self.times(self.high))
 
 
 def value_of(run: Runs, figure: str, corner) -> int | Fraction:
     """ns of the makespan or the exposure, the bubble as a share."""
     if figure == "exposure":
-        return exposure(run.own, run.times(corner), run.model).exposed
+        return compute_exposure(run.own, run.times(corner), run.model).exposed
     timeline = run.timeline(corner)
-    return timeline.makespan if figure == "makespan" else figures(timeline).bubble
+    return timeline.makespan if figure == "makespan" else compute_figures(timeline).bubble
 
 
 def where(run: Runs, corner) -> str:
@@ -97,7 +97,7 @@ def where(run: Runs, corner) -> str:
     return "at " + ", ".join(
         [
             *(
-                f"{name_assumption(run.program, a)} = {duration((a.high if side else a.low).value)}"
+                f"{name_assumption(run.program, a)} = {format_duration((a.high if side else a.low).value)}"
                 for a, side in zip(run.assumes, corner)
             ),
             *(f"{name_assumption(run.program, a)} = {show_bytes(a.high.value)}" for a in run.sized),
@@ -108,7 +108,7 @@ def where(run: Runs, corner) -> str:
 def finding(run: Runs, bound: Bound, value, corner, at: str) -> Finding:
     """Of a bound that a value exceeds, with the critical path of that corner. `at`: which values of what is assumed these are."""
     code, rule = CODES[bound.figure]
-    said = percent if bound.figure == "bubble" else duration
+    said = format_percent if bound.figure == "bubble" else format_duration
     timeline = run.timeline(corner, critical=True)
     rows = _rows_judged(run, timeline)
     asked = f"`require {bound.figure} {'<' if bound.strict else '<='} {said(bound.limit)}`"
@@ -139,5 +139,5 @@ def _rows_judged(run: Runs, timeline) -> list[int]:
     """Rows of the judged program on the critical path; transfers only where the judged program lists them."""
     if len(timeline.program.order) == len(run.judged.order):
         return list(timeline.critical)
-    back = {int(row): i for i, row in enumerate(compute_rows(run.judged, timeline.program))}
+    back = {int(row): i for i, row in enumerate(rows_within(run.judged, timeline.program))}
     return [back[i] for i in timeline.critical if i in back]

@@ -16,7 +16,7 @@ from interlock.program.facts import IS_COMPUTE, IS_TRANSFER
 from interlock.program.ir import Kind, Program
 from interlock.runtime.emulation import EmulationSettings, emulate
 from interlock.runtime.pool import Pool
-from interlock.timing.durations import Durations, Link, Machine, durations
+from interlock.timing.durations import Durations, Link, Machine, compute_durations
 from interlock.timing.layer_times import LayerTimes
 from interlock.timing.simulate import simulate
 
@@ -46,7 +46,7 @@ class Calibration:
         self, found: Durations, times: Sequence[LayerTimes], settings: EmulationSettings
     ) -> Durations:
         """Of a plan's rows in such a run: a transfer takes what its link takes, or this machine's if that is more."""
-        here = durations(found.program, times, self.machine(settings, found.machine))
+        here = compute_durations(found.program, times, self.machine(settings, found.machine))
         kind = found.program.order.kind
         row = np.where(
             IS_COMPUTE[kind] & (kind != Kind.LOSS),
@@ -83,13 +83,13 @@ def _beyond(pool: Pool, ranks: int, microbatches: int, size: int, machine: Machi
         f"schedule toy {{ ranks {ranks} microbatches {microbatches} cut {{ all = u : 1f1b }}"
         f" model {{ layers u[{ranks}] {{ forward 10ms backward 10ms output {size}B }} }} }}"
     )
-    bare = durations(program, times)
+    bare = compute_durations(program, times)
     runs = [emulate(program, bare, pool=pool) for _ in range(REPEATS)]
     if not all(r.finished for r in runs):
         raise OSError(0, "; ".join(runs[-1].stands), "the calibration stopped")
     return (
         median(r.timeline.makespan for r in runs)
-        - simulate(program, durations(program, times, machine), "pair", critical=False).makespan
+        - simulate(program, compute_durations(program, times, machine), "pair", critical=False).makespan
     )
 
 

@@ -15,8 +15,8 @@ from interlock.program.facts import Facts, mask
 from interlock.program.ir import Program
 from interlock.program.kinds import PIPELINE, TO_NEXT, Kind
 from interlock.runtime.pool import Pool
-from interlock.timing.durations import Durations, NoTimes, durations
-from interlock.timing.figures import duration, figures, percent
+from interlock.timing.durations import Durations, NoTimes, compute_durations
+from interlock.timing.figures import compute_figures, format_duration, format_percent
 from interlock.timing.simulate import simulate
 from interlock.timing.timeline import Timeline
 
@@ -57,7 +57,7 @@ def run(
     schedule = ruling.case.schedule
     if schedule is None:
         raise NoTimes("a CSV gives no times")
-    found = durations(program, schedule.times, machine_of(schedule))
+    found = compute_durations(program, schedule.times, machine_of(schedule))
     if found.beside.any():
         raise Unfit("an emulation runs reductions in a rank's order: write `blocking` in `replicas { .. }`")
     with Pool(program.ranks) as pool:
@@ -122,15 +122,15 @@ def _sizes(program: Program, found: Durations, part: float) -> list[int]:
 def report(name: str, predicted: Timeline, measured: Measured) -> str:
     if not measured.finished:
         return "\n".join([f"{name}: stopped", *(f"  {line}" for line in measured.stands)]) + "\n"
-    a, b = figures(predicted), figures(measured.timeline)
+    a, b = compute_figures(predicted), compute_figures(measured.timeline)
     error = abs(b.makespan - a.makespan) / a.makespan if a.makespan else 0
     lines = [
-        f"{name}: measured {duration(b.makespan)}, predicted {duration(a.makespan)}: {error:.2%} apart",
-        f"  bubble {percent(b.bubble)}, predicted {percent(a.bubble)}",
+        f"{name}: measured {format_duration(b.makespan)}, predicted {format_duration(a.makespan)}: {error:.2%} apart",
+        f"  bubble {format_percent(b.bubble)}, predicted {format_percent(a.bubble)}",
         "  rank  idle, predicted            exposed communication, predicted",
     ]
     for r, (x, y) in enumerate(zip(a.ranks, b.ranks)):
         lines.append(
-            f"  {r:>4}  {duration(y.bubble):>10}, {duration(x.bubble):<15}  {duration(y.exposed):>10}, {duration(x.exposed)}"
+            f"  {r:>4}  {format_duration(y.bubble):>10}, {format_duration(x.bubble):<15}  {format_duration(y.exposed):>10}, {format_duration(x.exposed)}"
         )
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What a timeline says of a schedule: busy and idle time of every rank, bubble rates, memory over time, the steady period (spec/cost.md, "Figures")."""
+"""What a timeline says of a schedule: busy and idle time, bubble rates, memory over time, period (spec/cost.md, "Figures")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from interlock.program.facts import IS_COMPUTE, IS_TRANSFER, Facts
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.rules.memory import Usage
 from interlock.timing.timeline import Timeline
 
@@ -53,23 +53,23 @@ class Figures:
     period: Fraction | None = None
     every: int | None = None
 
-    def shown(self) -> dict:
+    def shown(self) -> dict[str, str | list[str]]:
         """By name, in the words of the report."""
-        out = {
-            "makespan": duration(self.makespan),
-            "bubble": percent(self.bubble),
-            "compute by rank": [duration(r.compute) for r in self.ranks],
+        out: dict[str, str | list[str]] = {
+            "makespan": format_duration(self.makespan),
+            "bubble": format_percent(self.bubble),
+            "compute by rank": [format_duration(r.compute) for r in self.ranks],
         }
         if any(r.exposed for r in self.ranks):
-            out["exposed communication by rank"] = [duration(r.exposed) for r in self.ranks]
+            out["exposed communication by rank"] = [format_duration(r.exposed) for r in self.ranks]
         if self.period is not None:
-            out["steady period"] = duration(self.period)
+            out["steady period"] = format_duration(self.period)
         return out
 
 
-def figures(timeline: Timeline) -> Figures:
+def compute_figures(timeline: Timeline) -> Figures:
     """The figures of a run."""
-    p, facts = timeline.program, Facts(timeline.program)
+    facts = Facts(timeline.program)
     takes = timeline.end > timeline.start
     work = np.flatnonzero(takes & IS_COMPUTE[facts.kind] & (facts.overlap_head == np.arange(facts.n)))
     talk = np.flatnonzero(
@@ -81,11 +81,14 @@ def figures(timeline: Timeline) -> Figures:
             | (facts.kind == Kind.REDUCE_DATA)
         )
     )
-    at = lambda rows: Intervals(facts.rank[rows], timeline.start[rows], timeline.end[rows])
-    return summary(p.ranks, timeline.makespan, at(work), (at(talk),), period(facts, timeline.end))
+    period = find_period(facts, timeline.end)
+    busy, transfers = (
+        Intervals(facts.rank[rows], timeline.start[rows], timeline.end[rows]) for rows in (work, talk)
+    )
+    return summarise(timeline.program.ranks, timeline.makespan, busy, (transfers,), period)
 
 
-def summary(
+def summarise(
     ranks: int, makespan: int, work: Intervals, talk: Sequence[Intervals], steady: Period | None
 ) -> Figures:
     """Figures from what is busy when. work: disjoint on each rank and in the order of time; talk: transfers and collectives, in any order."""
@@ -97,8 +100,8 @@ def summary(
         found,
         Fraction(idle, ranks * makespan) if makespan else Fraction(0),
         Fraction(longest.span - longest.compute, longest.span) if longest and longest.span else Fraction(0),
-        steady and steady.rate,
-        steady and steady.every,
+        steady.rate if steady else None,
+        steady.every if steady else None,
     )
 
 
@@ -185,7 +188,7 @@ def _between(start: np.ndarray, end: np.ndarray, low: np.ndarray, high: np.ndarr
         return np.zeros(len(low), dtype=np.int64)
     total = np.concatenate([[0], np.cumsum(end - start)])
 
-    def before(times):
+    def before(times: np.ndarray) -> np.ndarray:
         begun = np.searchsorted(start, times, side="right")
         return total[begun] - np.where(begun > 0, np.maximum(end[begun - 1] - times, 0), 0)
 
@@ -221,7 +224,7 @@ class Period:
     every: int
 
 
-def period(facts: Facts, end: np.ndarray) -> Period | None:
+def find_period(facts: Facts, end: np.ndarray) -> Period | None:
     """The (max,+) eigenvalue of the repeating part, measured as the growth between microbatches k apart; `end` of each row.
 
     The smallest k for which every stage's F and backward of microbatch m + k end exactly g after those of m, over a stretch of max(2k, 8) microbatches
@@ -274,7 +277,7 @@ def _by_microbatch(facts: Facts, end: np.ndarray) -> np.ndarray:
 # ---- in words --------------------------------------------------------------------------------------------
 
 
-def duration(ns: int | Fraction) -> str:
+def format_duration(ns: int | Fraction) -> str:
     """`133.121 ms`, exact where three decimals are."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= size:
@@ -282,7 +285,7 @@ def duration(ns: int | Fraction) -> str:
     return f"{_decimal(Fraction(ns))} ns"
 
 
-def percent(share: Fraction) -> str:
+def format_percent(share: Fraction) -> str:
     return f"{_decimal(share * 100, 2)} %"
 
 

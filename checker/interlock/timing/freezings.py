@@ -1,4 +1,4 @@
-"""The freezings of some layers that give different durations: what `bubble` and `exposure` are asked for under `for any freezing` (spec/cost.md)."""
+"""The freezings of some layers that give different durations, for `for any freezing` (spec/cost.md, "Every freezing")."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from itertools import groupby
 
 from interlock.program.ir import Layer, Program
 
-MOST = 1_024  # freezings tried,
-MOST_ROWS = 2_000_000  # .. and operations in all of them
+FREEZINGS_LIMIT = 1_024  # freezings tried,
+ROWS_LIMIT = 2_000_000  # .. and operations in all of them
 
 
-def freezings(
+def distinct_freezings(
     program: Program, free: Collection[int], unlike: Sequence[Hashable]
 ) -> Iterator[frozenset[int]]:
-    """Sets of `free` layers that are trained, the others frozen: one of each class that no duration tells apart; all of them first, none second.
+    """Sets of `free` layers that are trained, the others frozen: one of each class that no duration tells apart.
 
-    Neighbours of one stage that are described alike (`unlike`: what else tells two layers apart) form a run. Of a run it matters how many layers
-    are trained and, if nothing before it on its path is, which one is the first: the layers after that one pay for their input gradient.
+    All of them come first, none second. Neighbours of one stage that are described alike (`unlike[l]`: what else tells layers apart) form a
+    run. Of a run it matters how many layers are trained and, if nothing before it on its path is, which one is the first: the layers after
+    that one pay for their input gradient.
     """
     first = frozenset(free), frozenset()
     yield from dict.fromkeys(first)
@@ -30,13 +31,12 @@ def freezings(
 
 def _runs(program: Program, free: Collection[int], unlike: Sequence[Hashable]) -> Iterator[list[int]]:
     stage_of = {l: s for s, stage in enumerate(program.stages) for l in range(stage.first, stage.last)}
-    alike = lambda l: (
-        l in free,
-        stage_of.get(l),
-        replace(program.layers[l], name="", trainable=True),
-        unlike[l],
-    )
-    for (is_free, *_), run in groupby(range(len(program.layers)), key=alike):
+
+    def description(l: int) -> tuple[bool, int | None, Layer, Hashable]:
+        layer = replace(program.layers[l], name="", trainable=True)
+        return l in free, stage_of.get(l), layer, unlike[l]
+
+    for (is_free, *_), run in groupby(range(len(program.layers)), key=description):
         if is_free:
             yield list(run)
 
@@ -44,6 +44,7 @@ def _runs(program: Program, free: Collection[int], unlike: Sequence[Hashable]) -
 def _choices(
     layers: Sequence[Layer], runs: list[list[int]], fixed: Collection[int], chosen: frozenset[int]
 ) -> Iterator[frozenset[int]]:
+    """`chosen` with every choice of trained layers of the runs."""
     if not runs:
         yield chosen
         return
@@ -58,19 +59,21 @@ def _choices(
     yield from _choices(layers, rest, fixed, chosen)
 
 
-def names(program: Program, layers: Collection[int]) -> str:
+def name_layers(program: Program, layers: Collection[int]) -> str:
     """`vit[0..3], proj`; `nothing` if there are none."""
-    group = lambda l: program.layers[l].name.split("[")[0]
-    size = lambda name: sum(group(l) == name for l in range(len(program.layers)))
-    out = []
-    for (name, _), run in groupby(enumerate(sorted(layers)), key=lambda at: (group(at[1]), at[1] - at[0])):
-        run = [l for _, l in run]
-        inside = [program.layers[l].name[len(name) :].strip("[]") for l in (run[0], run[-1])]
-        out.append(
-            name
-            if len(run) == size(name)
-            else f"{name}[{inside[0]}]"
-            if len(run) == 1
-            else f"{name}[{inside[0]}..{inside[1]}]"
-        )
-    return ", ".join(out) or "nothing"
+    groups = [layer.name.split("[")[0] for layer in program.layers]
+    indices = [layer.name[len(group) :].strip("[]") for layer, group in zip(program.layers, groups)]
+
+    def run_of(item: tuple[int, int]) -> tuple[str, int]:
+        place, l = item
+        return groups[l], l - place
+
+    parts = []
+    for (group, _), run in groupby(enumerate(sorted(layers)), key=run_of):
+        members = [l for _, l in run]
+        first, last = indices[members[0]], indices[members[-1]]
+        if len(members) == groups.count(group):
+            parts.append(group)
+        else:
+            parts.append(f"{group}[{first}]" if len(members) == 1 else f"{group}[{first}..{last}]")
+    return ", ".join(parts) or "nothing"

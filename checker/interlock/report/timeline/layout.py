@@ -14,7 +14,7 @@ from interlock.program.kinds import COMPUTE as COMPUTE_KINDS
 from interlock.rules.communication import Transfers
 from interlock.rules.memory import STATIC, Usage, in_flight, show_bytes, stash_counts
 from interlock.text.source import Sources
-from interlock.timing.figures import Period, period
+from interlock.timing.figures import Period, find_period
 from interlock.timing.timeline import Timeline
 from interlock.witness.walk import Leg, legs
 
@@ -371,7 +371,7 @@ class Scene:
     @cached_property
     def steady(self) -> Period | None:
         """Of what is predicted: a measured run never repeats itself to the nanosecond."""
-        return None if self.walk or self.measured else period(self.facts, self.end)
+        return None if self.walk or self.measured else find_period(self.facts, self.end)
 
     @property
     def steady_at_length(self) -> str:

@@ -13,7 +13,7 @@ from interlock.load import DEFAULT_MODEL, Case
 from interlock.program.ir import Kind, Program
 from interlock.report.timeline import partial_run
 from interlock.report.timeline.layout import UNIT, Scene
-from interlock.timing.durations import Durations, NoTimes, by_kind, durations
+from interlock.timing.durations import Durations, NoTimes, compute_durations, durations_by_kind
 from interlock.timing.longest_path import Cyclic
 from interlock.timing.simulate import simulate
 from interlock.timing.timeline import Timeline
@@ -173,7 +173,7 @@ def time_rows(case: Case, program: Program) -> Durations | str:
     if case.schedule is None:
         return UNITS_SAID
     try:
-        return durations(program, case.schedule.times, machine_of(case.schedule))
+        return compute_durations(program, case.schedule.times, machine_of(case.schedule))
     except NoTimes as lack:
         if not any(t.forward for t in case.schedule.times):
             return UNITS_SAID
@@ -181,4 +181,4 @@ def time_rows(case: Case, program: Program) -> Durations | str:
 
 
 def unit_times(program: Program) -> Durations:
-    return by_kind(program, {kind: UNIT * n for kind, n in UNITS.items()})
+    return durations_by_kind(program, {kind: UNIT * n for kind, n in UNITS.items()})

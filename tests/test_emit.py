@@ -10,7 +10,7 @@ import pytest
 from command import ROOT, interlock
 from emitted import queries_of
 from interlock.engine.smt import live
-from interlock.engine.smt.query import read
+from interlock.engine.smt.z3_solver import decide_text
 from interlock.load import Question
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.sched")) + [ROOT / "examples" / "zbv.csv"]
@@ -45,7 +45,7 @@ def test_the_stated_answer_is_given(path):
     found = list(queries_of(str(path), path.read_bytes()))
     assert {q.name.split(".")[1].split("-")[0] for q in found} >= {"dep", "foot"}
     for query in found:
-        assert status(query.text) == read(query.text), query.name
+        assert status(query.text) == decide_text(query.text), query.name
 
 
 def test_what_a_freezing_is_asked():
@@ -53,14 +53,14 @@ def test_what_a_freezing_is_asked():
     assert list(found) == ["vlm.dep-pair", "vlm.foot", "vlm.mem", "vlm.invariance", "vlm.owners"]
     assert {n: status(t) for n, t in found.items()} == {n: ["sat" if "dep" in n else "unsat"] for n in found}
     for text in found.values():
-        assert text.startswith("; a.sched, schedule vlm: ") and read(text) == status(text)
+        assert text.startswith("; a.sched, schedule vlm: ") and decide_text(text) == status(text)
     for group in ("dep", "foot", "mem", "size"):
         assert (
             f"\n; {group}: " in found["vlm.invariance"] and f"\n; group {group}\n" in found["vlm.invariance"]
         )
     assert "(declare-fun owner (Int) Int)" in found["vlm.owners"]
     over = emitted(FREEZING.replace("900MiB", "60MiB"))
-    assert status(over["vlm.mem"]) == read(over["vlm.mem"]) == ["sat"]
+    assert status(over["vlm.mem"]) == decide_text(over["vlm.mem"]) == ["sat"]
 
 
 def test_models_that_are_asked():
@@ -70,7 +70,7 @@ def test_models_that_are_asked():
 
 
 def test_a_query_that_is_too_large_says_so(monkeypatch):
-    monkeypatch.setattr(live, "MOST_ROWS", 5)
+    monkeypatch.setattr(live, "MAX_ROWS", 5)
     found = emitted(FREEZING)
     assert "; not written: " in found["vlm.mem"] and "(check-sat)" not in found["vlm.mem"]
     assert "(check-sat)" in found["vlm.dep-pair"]
@@ -80,7 +80,7 @@ def test_the_command(tmp_path):
     (tmp_path / "a.sched").write_text(FREEZING, encoding="utf-8")
     done = interlock("check", "a.sched", "--emit", "smt2", cwd=tmp_path)
     assert (done.code, done.err) == (0, "") and done.out.count("(reset)") == 4
-    assert read(done.out) == ["sat", "unsat", "unsat", "unsat", "unsat"]
+    assert decide_text(done.out) == ["sat", "unsat", "unsat", "unsat", "unsat"]
     done = interlock("check", "a.sched", "--emit", "smt2", "-o", "out", cwd=tmp_path)
     assert done.code == 0 and done.out.splitlines()[0] == f"wrote {Path('out') / 'a.vlm.dep-pair.smt2'}"
     assert len(list((tmp_path / "out").glob("a.vlm.*.smt2"))) == 5

@@ -10,7 +10,7 @@ import pytest
 from interlock.check import owner_maps as owners
 from interlock.check.certificates import certificates
 from interlock.check.files import check_file
-from interlock.engine import every_owner
+from interlock.engine import owner_maps
 from interlock.kernel import verify
 from interlock.load import Question
 
@@ -110,7 +110,7 @@ def test_more_maps_than_are_checked():
 
 
 def test_more_late_gathers_than_are_checked():
-    """tests/engine/test_every_owner.py has the maps one by one."""
+    """tests/engine/test_owner_maps.py has the maps one by one."""
     many = dict(ranks=3, microbatches=9)
     answers = check(vlm("any, gather: late", **many), models=("buffered", "edge", "pair", "rank")).answers
     assert all(
@@ -152,7 +152,7 @@ def test_where_all_maps_are_not_decided(monkeypatch):
     (answer,) = check(late).answers
     assert answer.verdict.value == "unknown" and "together of more than 1,000 operations" in answer.reason
     monkeypatch.undo()
-    monkeypatch.setattr(every_owner, "one_order", lambda programs, model: None)
+    monkeypatch.setattr(owner_maps, "find_common_times", lambda programs, model: None)
     (answer,) = check(late).answers
     assert answer.verdict.value == "unknown" and "no fixed times serve all 3^9" in answer.reason
 

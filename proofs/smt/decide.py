@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.engine.smt import query, second
+from interlock.engine.smt import cvc5_solver, z3_solver
 
 TIMEOUT_MS = 60_000
 
@@ -20,7 +20,7 @@ def decide(path: Path) -> tuple[str, bool]:
     theorem = text.split(",")[0].removeprefix("; ")
     asked = text.count("(check-sat)")
     cells, good = [], True
-    for solver in (query.read, lambda t, limit: second.run(t, limit)[0]):
+    for solver in (z3_solver.decide_text, cvc5_solver.decide_text):
         began = time.perf_counter()
         try:
             answers = solver(text, TIMEOUT_MS)
@@ -39,7 +39,7 @@ def decide(path: Path) -> tuple[str, bool]:
 
 
 def main(arguments: list[str]) -> int:
-    if not second.installed():
+    if not cvc5_solver.is_installed():
         print("cvc5 is missing: `make proofs` installs it", file=sys.stderr)
         return 2
     paths = [Path(a) for a in arguments] or sorted(Path(__file__).parent.glob("*.smt2"))

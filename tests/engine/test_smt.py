@@ -12,7 +12,8 @@ from engine.programs import frozen_to, pipeline
 from interlock.engine import graph, smt
 from interlock.engine.smt import invariance as smt_invariance
 from interlock.engine.smt.gates import GATES
-from interlock.engine.smt.query import Sat, Session, Unsat
+from interlock.engine.smt.query import Sat, Unsat
+from interlock.engine.smt.z3_solver import Session
 from interlock.kernel.judge import judge
 from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
@@ -123,7 +124,7 @@ def test_engines_agree_on_random_programs():
         program, _ = random_program(Random(seed))
         facts = Facts(program)
         transfers = communication.Transfers(facts)
-        foot = smt.footprint_agrees(program)
+        foot = smt.check_footprint(program)
         found = {f.code for f in [*dependency.check(facts), *footprint.check(facts)] if f.is_error} & PRESENCE
         assert (set() if isinstance(foot, smt.Agrees) else set(foot.codes)) == (
             set() if program.fragment else found
@@ -140,7 +141,7 @@ def test_engines_agree_on_random_programs():
 def test_invariance_of_derived_schedules(gpipe, extra):
     program = pipeline(2 if "depth" in extra else 3, 3, gpipe=gpipe, **extra)
     layers = range(min(4, len(program.layers)))
-    assert smt.invariant(program, layers) == smt.Holds(1)
+    assert smt.check_freezings(program, layers) == smt.Holds(1)
     assert enumerated(program, layers) is None
 
 
@@ -160,7 +161,7 @@ def test_invariance_agrees_with_enumeration():
             program = with_lists(program, lists)
         trained = [i for i, l in enumerate(program.layers) if l.trainable]
         layers = rng.sample(trained, min(len(trained), 3))
-        answer, expected = smt.invariant(program, layers), enumerated(program, layers)
+        answer, expected = smt.check_freezings(program, layers), enumerated(program, layers)
         held += expected is None
         if expected is None:
             assert isinstance(answer, smt.Holds), seed
@@ -189,19 +190,19 @@ def test_invariance_agrees_with_enumeration():
 def test_a_wrong_gate_is_found(monkeypatch, kind, span, frozen, code):
     program = pipeline(3, 3)
     monkeypatch.setitem(GATES, kind, span)
-    answer = smt.invariant(program, range(3))
+    answer = smt.check_freezings(program, range(3))
     assert isinstance(answer, smt.Fails) and len(answer.bits) == frozen and answer.code == code
     assert all(0 <= row < len(answer.program.order) for row in answer.rows)
 
 
 def test_a_wrong_footprint_is_found(monkeypatch):
-    class Wrong(smt_invariance.Feet):
+    class Wrong(smt_invariance.FootprintTerms):
         def __init__(self, *args):
             super().__init__(*args)
             self.cross = self.back
 
-    monkeypatch.setattr(smt_invariance, "Feet", Wrong)
-    answer = smt.invariant(pipeline(3, 3), range(3))
+    monkeypatch.setattr(smt_invariance, "FootprintTerms", Wrong)
+    answer = smt.check_freezings(pipeline(3, 3), range(3))
     assert isinstance(answer, smt.Fails) and answer.code in ("IL401", "IL602")
 
 
@@ -213,12 +214,12 @@ def test_a_tie_is_reduced_while_one_of_its_stages_trains():
         communicators=(Communicator("default", (0, 1, 2)), Communicator("emb", (0, 2))),
     )
     written = insert(program)
-    assert smt.invariant(program, range(3)) == smt.Holds(1)
+    assert smt.check_freezings(program, range(3)) == smt.Holds(1)
     for frozen in (s for n in range(4) for s in combinations(range(3), n)):
-        assert smt.footprint_agrees(frozen_to(written, frozen)) == smt.Agrees(1)
+        assert smt.check_footprint(frozen_to(written, frozen)) == smt.Agrees(1)
     lone = lists_of(written)
     lone[2] = [x for x in lone[2] if x["kind"] != Kind.REDUCE_TIE]
-    assert smt.footprint_agrees(with_lists(written, lone)).codes == {"IL308"}
+    assert smt.check_footprint(with_lists(written, lone)).codes == {"IL308"}
 
 
 def test_bits_and_operations_of_a_failure():
@@ -226,7 +227,7 @@ def test_bits_and_operations_of_a_failure():
     program = pipeline(2, 2)
     lists = lists_of(program)
     lists[0] = [x for x in lists[0] if (x["kind"], x["mb"]) != (Kind.B, 1)]
-    answer = smt.invariant(with_lists(program, lists), [0, 1])
+    answer = smt.check_freezings(with_lists(program, lists), [0, 1])
     assert (answer.bits, answer.code, answer.what) == ((), "IL601", "0B1 is missing")
     assert [answer.program.show(r) for r in answer.rows] == ["0F1"]
 
@@ -234,38 +235,38 @@ def test_bits_and_operations_of_a_failure():
 def test_an_order_that_is_no_certificate():
     lists = lists_of(pipeline(2, 2))
     lists[1][0], lists[1][1] = lists[1][1], lists[1][0]  # 1B0 before 1F0
-    answer = smt.invariant(with_lists(pipeline(2, 2), lists), [0])
+    answer = smt.check_freezings(with_lists(pipeline(2, 2), lists), [0])
     assert (answer.bits, answer.code) == ((), "IL307") and {"1F0", "1B0"} >= {
         answer.program.show(r) for r in answer.rows
     }
     lists = lists_of(pipeline(2, 2))
     lists[0].insert(0, lists[0].pop())  # 0B1 first of all
-    assert smt.invariant(with_lists(pipeline(2, 2), lists), [0]).code == "IL307"
+    assert smt.check_freezings(with_lists(pipeline(2, 2), lists), [0]).code == "IL307"
 
 
 def test_invariance_is_asked_of_trained_layers_of_whole_programs():
     program = pipeline(2, 2)
     with pytest.raises(ValueError, match="not a trained layer: 5"):
-        smt.invariant(program, [5])
+        smt.check_freezings(program, [5])
     with pytest.raises(ValueError, match="not a trained layer: 0"):
-        smt.invariant(frozen_to(program, {0}), [0])
+        smt.check_freezings(frozen_to(program, {0}), [0])
     for whole, model in ((insert(program), None), (replace(program, fragment=True), "pair")):
         with pytest.raises(
             ValueError, match="a complete program, under a model if its transfers are written"
         ):
-            smt.invariant(whole, [0], model=model)
+            smt.check_freezings(whole, [0], model=model)
 
 
 def test_groups_can_be_asked_apart():
     lists = lists_of(pipeline(2, 2))
     lists[1][0], lists[1][1] = lists[1][1], lists[1][0]
-    session = Session(smt.invariance_query(with_lists(pipeline(2, 2), lists), [0, 1]), 10_000)
+    session = Session(smt.build_invariance_query(with_lists(pipeline(2, 2), lists), [0, 1]), 10_000)
     assert isinstance(session.check(["fails.dep"]), Sat)
     assert session.check(["fails.foot"]) == Unsat(("fails.foot",))
 
 
 def test_the_query_does_not_grow_with_microbatches():
-    small, large = (smt.invariance_query(pipeline(4, m), range(4)) for m in (8, 800))
+    small, large = (smt.build_invariance_query(pipeline(4, m), range(4)) for m in (8, 800))
     assert {g: len(t) for g, t in small.groups.items()} == {g: len(t) for g, t in large.groups.items()}
 
 
@@ -273,29 +274,29 @@ def test_out_of_time_is_unknown():
     waits = waits_of(pipeline(2, 2))
     for answer in (
         smt.solve(waits, timeout_ms=0),
-        smt.invariant(pipeline(2, 2), [0], timeout_ms=0),
-        smt.footprint_agrees(insert(pipeline(2, 2)), timeout_ms=0),
+        smt.check_freezings(pipeline(2, 2), [0], timeout_ms=0),
+        smt.check_footprint(insert(pipeline(2, 2)), timeout_ms=0),
     ):
         assert isinstance(answer, smt.Unknown) and "0 ms" in answer.reason
 
 
 def test_footprint_differences_name_operations():
     program = frozen_to(insert(pipeline(3, 2)), {0})
-    assert smt.footprint_agrees(program) == smt.Agrees(1)
+    assert smt.check_footprint(program) == smt.Agrees(1)
     frozen = replace(program, layers=with_trainable(program.layers, [False, False, True]))
-    answer = smt.footprint_agrees(frozen)
+    answer = smt.check_footprint(frozen)
     assert answer.codes == {"IL602", "IL308"}
     assert "1B0 must not exist" in {d.what for d in answer.differences}
 
 
 def test_emitted_text_is_what_was_decided(monkeypatch):
     program = pipeline(3, 2)
-    invariance = smt.emit(smt.invariance_query(program, range(3)))
+    invariance = smt.emit(smt.build_invariance_query(program, range(3)))
     assert answer_of(invariance) == "unsat"
     for group in ("dep", "foot"):
         assert f"; group {group}" in invariance and f":named {group}.0)" in invariance
     monkeypatch.setitem(GATES, Kind.SEND_B, lambda s: range(s.first + 1))
-    assert answer_of(smt.emit(smt.invariance_query(program, range(3)))) == "sat"
-    assert answer_of(smt.emit(smt.footprint_query(insert(program)))) == "unsat"
-    assert answer_of(smt.emit(smt.dependency_query(waits_of(program)))) == "sat"
-    assert answer_of(smt.emit(smt.dependency_query(waits_of(crossed(), "pair")))) == "unsat"
+    assert answer_of(smt.emit(smt.build_invariance_query(program, range(3)))) == "sat"
+    assert answer_of(smt.emit(smt.build_footprint_query(insert(program)))) == "unsat"
+    assert answer_of(smt.emit(smt.build_dependency_query(waits_of(program)))) == "sat"
+    assert answer_of(smt.emit(smt.build_dependency_query(waits_of(crossed(), "pair")))) == "unsat"

@@ -15,8 +15,12 @@ from interlock.check.program import check_program
 from interlock.check.verdict import Limits, Verdict
 from interlock.engine import smt
 from interlock.engine.smt import live
-from interlock.engine.smt.query import Sat, Session, Unsat, add, decide
+from interlock.engine.smt.live import Moment
+from interlock.engine.smt.query import Sat, Unsat
 from interlock.engine.smt.sizes import Bytes
+from interlock.engine.smt.solvers import decide
+from interlock.engine.smt.terms import sum_terms
+from interlock.engine.smt.z3_solver import Session
 from interlock.kernel.listing import view
 from interlock.kernel.memory import peaks as kernel_peaks
 from interlock.load import Question
@@ -79,7 +83,7 @@ def test_ranks_over_their_limit_on_random_programs():
         found = peaks(program)
         assert found == kernel_peaks(view(plain_form(program)))
         limits = [p - rng.choice((0, 0, 1)) for p in found]
-        answer = smt.fits(program, limits=limits, second=seed % 5 == 0)
+        answer = smt.check_memory(program, limits=limits, second=seed % 5 == 0)
         expected = {r for r, (p, limit) in enumerate(zip(found, limits)) if p > limit}
         assert (set(answer.rows) if isinstance(answer, smt.Over) else set()) == expected, seed
         assert isinstance(answer, (smt.Fits, smt.Over))
@@ -115,7 +119,7 @@ def test_the_largest_size_that_fits(property):
             return kernel_peaks(view(plain_form(replace(program, layers=changed))))
 
         fit = lambda value: all(p <= c for p, c in zip(with_size(value), capacity))
-        answer = smt.largest(program, smt.Parameter("x", property, layers))
+        answer = smt.find_largest_size(program, smt.Parameter("x", property, layers))
         if isinstance(answer, smt.Over):
             assert not fit(0), seed
         elif answer.value is None:
@@ -124,8 +128,8 @@ def test_the_largest_size_that_fits(property):
             mattered += 1
             assert fit(answer.value) and not fit(answer.value + 1), seed
             parameter = smt.Parameter("x", property, layers)
-            assert smt.fits(program, [parameter], {"x": (0, answer.value)}) == smt.Fits(1)
-            beyond = smt.fits(program, [parameter], {"x": (0, answer.value + 1)})
+            assert smt.check_memory(program, [parameter], {"x": (0, answer.value)}) == smt.Fits(1)
+            beyond = smt.check_memory(program, [parameter], {"x": (0, answer.value + 1)})
             assert isinstance(beyond, smt.Over) and beyond.values == {"x": answer.value + 1}
     assert mattered or property in ("until_weight",)
 
@@ -134,13 +138,13 @@ def test_the_bound_of_a_parameter():
     program = weighed(insert(pipeline(2, 2)), Random(1))
     program = replace(program, memory=replace(program.memory, capacity=(10**6, None)))
     parameter = smt.Parameter("x", "activation", (0,))
-    assert smt.largest(program, parameter, (0, 77)) == smt.Largest(77)
-    with pytest.raises(ValueError, match="bounds of what is no parameter: y"):
-        smt.fits(program, [parameter], {"y": (0, 1)})
+    assert smt.find_largest_size(program, parameter, (0, 77)) == smt.Largest(77)
+    with pytest.raises(ValueError, match="bounds of unknown parameters: y"):
+        smt.check_memory(program, [parameter], {"y": (0, 1)})
     with pytest.raises(ValueError, match="there are weights"):
-        smt.fits(program, [replace(parameter, property="time")])
+        smt.check_memory(program, [replace(parameter, property="time")])
     with pytest.raises(ValueError, match="insert them first"):
-        smt.fits(pipeline(2, 2), limits=(1, 1))
+        smt.check_memory(pipeline(2, 2), limits=(1, 1))
 
 
 def test_freezings_against_enumeration():
@@ -163,7 +167,7 @@ def test_freezings_against_enumeration():
                 assert all(a <= b for a, b in zip(found, most)), seed
                 if least is None and any(a > b for a, b in zip(found, limits)):
                     least = number
-        answer = smt.invariant(program, layers, limits=limits)
+        answer = smt.check_freezings(program, layers, limits=limits)
         failed += least is not None
         if least is None:
             assert answer == smt.Holds(1), seed
@@ -177,37 +181,33 @@ def test_freezings_against_enumeration():
 @pytest.mark.parametrize("extra", [{}, {"encoder": True}, {"encoder": True, "text_only": (1,)}, {"depth": 2}])
 def test_no_freezing_raises_a_peak_whatever_the_sizes(extra):
     program = pipeline(2, 3, **extra)
-    assert isinstance(decide(smt.freezing_query(insert(program), range(len(program.layers)))), Unsat)
+    assert isinstance(decide(smt.build_peak_query(insert(program), range(len(program.layers)))), Unsat)
+
+
+def add_to_bytes(patch: pytest.MonkeyPatch, term: str) -> None:
+    """To every moment that is not of the fully trained program."""
+    right = Bytes.sum_live
+
+    def sum_more(self: Bytes, moment: Moment, trained: bool = False) -> str:
+        return sum_terms((1, right(self, moment, trained)), (0 if trained else 1, term))
+
+    patch.setattr(Bytes, "sum_live", sum_more)
 
 
 def test_open_sizes_do_find_what_rises(monkeypatch):
     """A byte more as soon as anything is frozen, and the query is sat."""
     program = insert(pipeline(2, 2))
-    whole = Bytes.live
-    monkeypatch.setattr(
-        Bytes,
-        "live",
-        lambda self, moment, trained=False: (
-            whole(self, moment, trained)
-            if trained
-            else add((1, whole(self, moment)), (1, "(ite trainable.0 0 1)"))
-        ),
-    )
-    assert isinstance(decide(smt.freezing_query(program, [1])), Unsat)
-    monkeypatch.setattr(
-        Bytes,
-        "live",
-        lambda self, moment, trained=False: add(
-            (1, whole(self, moment, trained)), (0 if trained else 1, "1")
-        ),
-    )
-    answer = smt.invariant(weighed(pipeline(2, 2), Random(0)), [0, 1])
+    with monkeypatch.context() as patch:
+        add_to_bytes(patch, "(ite trainable.0 0 1)")
+        assert isinstance(decide(smt.build_peak_query(program, [1])), Unsat)
+    add_to_bytes(monkeypatch, "1")
+    answer = smt.check_freezings(weighed(pipeline(2, 2), Random(0)), [0, 1])
     assert isinstance(answer, smt.Fails) and answer.code == "IL606" and answer.bits == ()
 
 
 def test_groups_can_be_asked_apart():
     program = weighed(pipeline(2, 2), Random(0))
-    session = Session(smt.invariance_query(program, [0, 1], limits=[0, 0]), 10_000)
+    session = Session(smt.build_invariance_query(program, [0, 1], limits=[0, 0]), 10_000)
     assert isinstance(session.check(["fails.mem"]), Sat)
     assert session.check(["fails.dep"]) == Unsat(("fails.dep",)) and session.check(["fails.foot"]) == Unsat(
         ("fails.foot",)
@@ -218,9 +218,10 @@ def test_the_transfers_of_the_written_program_count():
     """Transfers put in anew after freezing may need more: what is asked is the program that derive restricts."""
     program = weighed(pipeline(3, 4, encoder=True), Random(3))
     written = insert(program)
-    assert smt.invariant(program, range(4), written=written, limits=peaks(written)) == smt.Holds(1)
+    assert smt.check_freezings(program, range(4), written=written, limits=peaks(written)) == smt.Holds(1)
     assert isinstance(
-        smt.invariant(program, range(4), written=written, limits=[p - 1 for p in peaks(written)]), smt.Fails
+        smt.check_freezings(program, range(4), written=written, limits=[p - 1 for p in peaks(written)]),
+        smt.Fails,
     )
 
 
@@ -236,30 +237,32 @@ def test_the_check_asks_the_solvers_for_bytes(monkeypatch):
             f.code
             for f in check_program(fine, engine=engine, limits=Limits(peak=(None, found[1] - 1)))[0].errors
         } == {"IL701"}
-    monkeypatch.setattr(live, "MOST_ROWS", 3)
+    monkeypatch.setattr(live, "MAX_ROWS", 3)
     answer = check_program(fine, engine="smt")[0]
     assert answer.verdict is Verdict.UNKNOWN and "put to a solver" in answer.reason
 
 
 def test_limits_are_unknown_with_a_reason(monkeypatch):
     program = weighed(pipeline(2, 3), Random(2))
-    for limit, value in (("MOST_ROWS", 3), ("MOST_CELLS", 3), ("MOST_MOMENTS", 1)):
+    for limit, value in (("MAX_ROWS", 3), ("MAX_CELLS", 3), ("MAX_MOMENTS", 1)):
         with monkeypatch.context() as patch:
             patch.setattr(live, limit, value)
             for answer in (
-                smt.fits(insert(program), limits=[1, 1]),
-                smt.invariant(program, [0]),
-                smt.largest(insert(program), smt.Parameter("x", "output", (0,)), limits=[99, 99]),
+                smt.check_memory(insert(program), limits=[1, 1]),
+                smt.check_freezings(program, [0]),
+                smt.find_largest_size(insert(program), smt.Parameter("x", "output", (0,)), limits=[99, 99]),
             ):
                 assert isinstance(answer, smt.Unknown) and (
                     "put to a solver" in answer.reason or "too many to compare" in answer.reason
                 )
-    assert isinstance(smt.fits(insert(program), limits=[1, 1], timeout_ms=0), smt.Unknown)
+    assert isinstance(smt.check_memory(insert(program), limits=[1, 1], timeout_ms=0), smt.Unknown)
 
 
 def test_the_query_does_not_grow_with_microbatches():
     sizes = lambda m: (
-        smt.memory_query(weighed(insert(pipeline(4, m)), Random(1), several=False), limits=[1] * 4).groups
+        smt.build_memory_query(
+            weighed(insert(pipeline(4, m)), Random(1), several=False), limits=[1] * 4
+        ).groups
     )
     small, large = sizes(16), sizes(400)
     assert {g: len(t) for g, t in small.items()} == {g: len(t) for g, t in large.items()}
@@ -305,20 +308,13 @@ def test_for_any_freezing_rests_on_the_query(monkeypatch, engine):
     over = checked(f"{trained - 1}B", engine)
     assert over.verdict is Verdict.INVALID and {f.code for f in over.errors} == {"IL501", "IL606"}
     assert "with none of them frozen" in over.errors[0].message
-    monkeypatch.setattr(live, "MOST_MOMENTS", 1)
+    monkeypatch.setattr(live, "MAX_MOMENTS", 1)
     answer = checked("1GiB", engine)
     assert answer.verdict is Verdict.UNKNOWN and "put to a solver" in answer.reason
 
 
 def test_a_query_that_fails_is_never_valid(monkeypatch):
-    whole = Bytes.live
-    monkeypatch.setattr(
-        Bytes,
-        "live",
-        lambda self, moment, trained=False: add(
-            (1, whole(self, moment, trained)), (0 if trained else 1, "1")
-        ),
-    )
+    add_to_bytes(monkeypatch, "1")
     answer = checked("1GiB")
     assert answer.verdict is Verdict.INVALID and {f.code for f in answer.errors} == {"IL606"}
     assert "than with all of them trained" in answer.errors[0].message
@@ -328,5 +324,5 @@ def test_eight_groups_at_ten_thousand_operations():
     program = weighed(pipeline(8, 150, encoder=True), Random(1))
     assert len(insert(program).order) > 9_000
     began = time.perf_counter()
-    assert smt.invariant(program, range(8)) == smt.Holds(1)
+    assert smt.check_freezings(program, range(8)) == smt.Holds(1)
     assert time.perf_counter() - began < 20  # 0.3 s where images are alike

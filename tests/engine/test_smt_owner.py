@@ -8,8 +8,9 @@ import pytest
 from agreement.generate import lists_of, with_lists
 from engine.programs import frozen_to, pipeline
 from interlock.engine import graph, smt
-from interlock.engine.smt import owner as smt_owner
-from interlock.engine.smt.query import Sat, Unsat, decide
+from interlock.engine.smt import owner_maps as smt_owner
+from interlock.engine.smt.query import Sat, Unsat
+from interlock.engine.smt.solvers import decide
 from interlock.program.build import OrderBuilder
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind, Program
@@ -66,10 +67,10 @@ def with_prefix(program: Program) -> Program:
 def test_each_owner_map(ranks, mbs, gpipe):
     """The prefix program of every owner map waits in no cycle, under any model: what the one query says."""
     base = pipeline(ranks, mbs, encoder=True, gpipe=gpipe)
-    assert smt.any_owner(base, second=True) == smt.Holds(1)
+    assert smt.check_owner_maps(base, second=True) == smt.Holds(1)
     for owner in product(range(ranks), repeat=mbs):
         program = with_owners(base, owner)
-        assert smt.any_owner(program) == smt.Holds(1)
+        assert smt.check_owner_maps(program) == smt.Holds(1)
         written = with_prefix(program)
         facts = Facts(written)
         for model in MODELS:
@@ -77,12 +78,12 @@ def test_each_owner_map(ranks, mbs, gpipe):
 
 
 def test_frozen_and_text_only():
-    assert smt.any_owner(frozen_to(pipeline(3, 4, encoder=True), {0})) == smt.Holds(1)
-    assert smt.any_owner(pipeline(3, 4, encoder=True, text_only=(1,))) == smt.Holds(1)
+    assert smt.check_owner_maps(frozen_to(pipeline(3, 4, encoder=True), {0})) == smt.Holds(1)
+    assert smt.check_owner_maps(pipeline(3, 4, encoder=True, text_only=(1,))) == smt.Holds(1)
 
 
 def test_the_map_is_open():
-    query = smt.owner_query(pipeline(3, 3, encoder=True))
+    query = smt.build_owner_query(pipeline(3, 3, encoder=True))
     query.groups.pop("ask")
     for owner in ([2, 2, 2], [0, 1, 0]):
         query.groups["chosen"] = [f"(= owner.{m} {r})" for m, r in enumerate(owner)]
@@ -101,7 +102,7 @@ def test_the_map_is_open():
     ],
 )
 def test_wrong_times_are_found(symbol, value, owners):
-    query = smt.owner_query(pipeline(2, 3, encoder=True))
+    query = smt.build_owner_query(pipeline(2, 3, encoder=True))
     query.groups["time"] = [
         f"(= {symbol} {value})" if term.startswith(f"(= {symbol} ") else term for term in query.groups["time"]
     ]
@@ -110,26 +111,26 @@ def test_wrong_times_are_found(symbol, value, owners):
 
 def test_where_it_is_not_asked():
     for program in (pipeline(2, 2), insert(pipeline(2, 2, encoder=True))):
-        answer = smt.any_owner(program)
+        answer = smt.check_owner_maps(program)
         assert isinstance(answer, smt.Unknown) and "Replicated region, which comes first" in answer.reason
     late = lists_of(pipeline(2, 2, encoder=True))
     late[1].insert(1, late[1].pop(0))  # rank 1 runs a forward of the backbone before its encode
-    answer = smt.any_owner(with_lists(pipeline(2, 2, encoder=True), late))
+    answer = smt.check_owner_maps(with_lists(pipeline(2, 2, encoder=True), late))
     assert isinstance(answer, (smt.Unknown, smt.Fails))
     with pytest.raises(ValueError, match="owner maps are quantified"):
-        smt.owner_query(pipeline(2, 2))
+        smt.build_owner_query(pipeline(2, 2))
 
 
 def test_a_cyclic_backbone_fails():
     lists = lists_of(pipeline(2, 2, encoder=True))
     at = [i for i, x in enumerate(lists[1]) if x["stage"] == 2]
     lists[1][at[0]], lists[1][at[1]] = lists[1][at[1]], lists[1][at[0]]
-    answer = smt.any_owner(with_lists(pipeline(2, 2, encoder=True), lists))
+    answer = smt.check_owner_maps(with_lists(pipeline(2, 2, encoder=True), lists))
     assert isinstance(answer, smt.Fails) and answer.code == "IL307"
 
 
 def test_limits(monkeypatch):
-    monkeypatch.setattr(smt_owner, "MOST_MICROBATCHES", 2)
-    answer = smt.any_owner(pipeline(2, 3, encoder=True))
+    monkeypatch.setattr(smt_owner, "MAX_MICROBATCHES", 2)
+    answer = smt.check_owner_maps(pipeline(2, 3, encoder=True))
     assert isinstance(answer, smt.Unknown) and "3 microbatches" in answer.reason
-    assert isinstance(smt.any_owner(pipeline(2, 2, encoder=True), timeout_ms=0), smt.Unknown)
+    assert isinstance(smt.check_owner_maps(pipeline(2, 2, encoder=True), timeout_ms=0), smt.Unknown)

@@ -18,7 +18,8 @@ from interlock.check.verdict import Verdict
 from interlock.engine import graph, smt
 from interlock.engine.smt import invariance as smt_invariance
 from interlock.engine.smt.gates import GATES
-from interlock.engine.smt.query import Sat, Session, Unsat, read
+from interlock.engine.smt.query import Sat, Unsat
+from interlock.engine.smt.z3_solver import Session, decide_text
 from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind
@@ -60,7 +61,7 @@ def test_inserted_transfers_written_out(shape):
     program = insert(pipeline(2 if "depth" in shape else 3, 3, **shape))
     layers = range(min(4, len(program.layers)))
     for model in MODELS:
-        assert smt.invariant(program, layers, model=model) == smt.Holds(1)
+        assert smt.check_freezings(program, layers, model=model) == smt.Holds(1)
         assert enumerated(program, layers, model) is None
 
 
@@ -83,7 +84,7 @@ def test_a_lost_operation():
         ) & NOT_ASKED:
             continue
         answer, expected = (
-            smt.invariant(replace(program, memory=None), layers, model=model),
+            smt.check_freezings(replace(program, memory=None), layers, model=model),
             enumerated(program, layers, model),
         )
         held += expected is None
@@ -113,7 +114,7 @@ def test_a_lost_operation():
 def test_a_wrong_gate_is_found(monkeypatch, kind, span, frozen, code):
     program = insert(pipeline(3, 3))
     monkeypatch.setitem(GATES, kind, span)
-    answer = smt.invariant(program, range(3), model="rank")
+    answer = smt.check_freezings(program, range(3), model="rank")
     assert (
         isinstance(answer, smt.Fails)
         and len(answer.bits) == frozen
@@ -140,12 +141,12 @@ def test_a_deadlock_of_one_choice_of_bits_alone():
         set(),
         set(),
     ]
-    answer = smt.invariant(program, [0, 1], model="pair")
+    answer = smt.check_freezings(program, [0, 1], model="pair")
     assert (answer.bits, answer.code) == ((), "IL402")
     assert {"1SEND_B0", "2SEND_B1"} <= {program.show(r) for r in answer.rows}
-    assert smt.invariant(program, [0, 1], model="edge") == smt.Holds(1)
+    assert smt.check_freezings(program, [0, 1], model="edge") == smt.Holds(1)
     for frozen in ([0], [1]):
-        assert smt.invariant(frozen_to(program, frozen), [1 - frozen[0]], model="pair") == smt.Holds(1)
+        assert smt.check_freezings(frozen_to(program, frozen), [1 - frozen[0]], model="pair") == smt.Holds(1)
 
 
 def test_a_launch_is_there_while_one_of_its_members_is(monkeypatch):
@@ -168,7 +169,7 @@ def test_a_launch_is_there_while_one_of_its_members_is(monkeypatch):
     monkeypatch.setattr(smt_invariance.graph_engine, "solve", late)
     for kind, ever in ((Kind.SEND_F, True), (Kind.SEND_B, False)):
         row = int((program.order.kind == kind).nonzero()[0][0])
-        query = smt.invariance_query(program, [0, 1], model="edge")
+        query = smt.build_invariance_query(program, [0, 1], model="edge")
         session = Session(query, 10_000)
         assert isinstance(session.check(["fails.dep", "trainable.0"]), Sat)
         query.groups["chosen"] = ["(not trainable.0)"]
@@ -179,9 +180,9 @@ def test_bytes_are_asked_too():
     program = weighed(insert(pipeline(3, 3, encoder=True)), Random(2))
     peaks = Usage(Facts(program)).peaks
     layers = range(len(program.layers))
-    assert smt.invariant(program, layers, model="pair", limits=peaks) == smt.Holds(1)
+    assert smt.check_freezings(program, layers, model="pair", limits=peaks) == smt.Holds(1)
     for r in range(3):
-        answer = smt.invariant(
+        answer = smt.check_freezings(
             program, layers, model="pair", limits=[p - (q == r) for q, p in enumerate(peaks)]
         )
         assert isinstance(answer, smt.Fails) and answer.code == "IL501" and answer.bits == ()
@@ -213,7 +214,7 @@ def test_fragments_are_unknown():
 
 def test_it_does_not_grow_with_the_microbatches():
     small, large = (
-        smt.invariance_query(insert(pipeline(4, m)), range(4), model="rank").groups for m in (8, 800)
+        smt.build_invariance_query(insert(pipeline(4, m)), range(4), model="rank").groups for m in (8, 800)
     )
     assert {g: len(t) for g, t in small.items()} == {g: len(t) for g, t in large.items()}
 
@@ -228,7 +229,7 @@ def test_what_is_emitted():
         "(set-info :status unsat)" in found["s.invariance-edge"]
         and "under the model edge" in found["s.invariance-edge"]
     )
-    assert read(found["s.invariance-edge"]) == ["unsat"]
+    assert decide_text(found["s.invariance-edge"]) == ["unsat"]
     assert found["s.invariance-pair"].endswith(
         "; not written: with all of these layers trained it is invalid\n"
     )

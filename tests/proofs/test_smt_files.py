@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.smt import query, second
+from interlock.engine.smt import cvc5_solver, z3_solver
 
 FOLDER = Path(__file__).parents[2] / "proofs" / "smt"
 
@@ -37,7 +37,7 @@ def test_committed_as_generated(file):
 
 @each
 def test_decided_by_both(file):
-    if not second.installed():
+    if not cvc5_solver.is_installed():
         pytest.skip("cvc5 is not installed")
     row, good = decide.decide(FOLDER / file.name)
     assert good, row
@@ -47,7 +47,7 @@ def test_decided_by_both(file):
 @each
 def test_what_is_assumed_can_hold(file):
     """Without its goal each part has a model."""
-    assert query.read(generate.text(file, goals=False), 5_000) == ["sat"] * len(file.parts)
+    assert z3_solver.decide_text(generate.text(file, goals=False), 5_000) == ["sat"] * len(file.parts)
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_wrong_statement_is_not_proved(tmp_path, name, old, new):
     text = (FOLDER / name).read_text(encoding="utf-8")
     assert old in text
     wrong = text.replace(old, new)
-    assert set(query.read(wrong, 2_000)) != {"unsat"}
-    if second.installed():
+    assert set(z3_solver.decide_text(wrong, 2_000)) != {"unsat"}
+    if cvc5_solver.is_installed():
         (tmp_path / name).write_text(wrong, encoding="utf-8")
         assert not decide.decide(tmp_path / name)[1]
 
 
 def test_the_command_fails_if_a_query_is_not_unsat(tmp_path):
-    if not second.installed():
+    if not cvc5_solver.is_installed():
         pytest.skip("cvc5 is not installed")
     fine = generate.text(replace(generate.files()[0], parts=generate.files()[0].parts[:1]))
     for text, code in (

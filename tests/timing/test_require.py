@@ -10,7 +10,7 @@ import pytest
 from interlock.algebra.standard import elaborate_text
 from interlock.check.certificates import certificates
 from interlock.check.files import check_file
-from interlock.engine.smt.longest import Excess, Step, too_long
+from interlock.engine.smt.longest_path import Excess, Step, find_excess
 from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.timing.durations import compute_durations, durations_by_kind
@@ -208,7 +208,7 @@ def test_the_solver_against_brute_force():
             compute_exposure(e.program, at(v)).exposed
             for v in itertools.product(*(range(r + 1) for r in ranges))
         )
-        ask = lambda limit: too_long(ranges, steps(False), steps(True), Excess(1, 1, (0, ()), limit))
+        ask = lambda limit: find_excess(ranges, steps(False), steps(True), Excess(1, 1, (0, ()), limit))
         assert ask(worst) is None
         if worst:
             values = ask(worst - 1)

@@ -162,7 +162,7 @@ def check_invariance(
     if sized is not None and sized.memory is not None and peak is not None:
         limits = smallest(sized.memory.capacity, peak)
     try:
-        found = smt.invariant(
+        found = smt.check_freezings(
             subject.program,
             layers,
             model=None if under is None else model,

@@ -10,7 +10,7 @@ import numpy as np
 from interlock.algebra.requirements import Bound
 from interlock.check.runs import Runs, finding, value_of
 from interlock.check.sizes import name_assumption
-from interlock.engine.smt.longest import Excess, Step, too_long
+from interlock.engine.smt.longest_path import Excess, Step, find_excess
 from interlock.engine.smt.query import Unknown
 from interlock.program.facts import Facts
 from interlock.program.ir import Kind, Size
@@ -71,7 +71,7 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
             found, muted.row, travel_times(facts, found, muted), [np.where(own, g.factors, 0) for g in groups]
         )
         excess = Excess(1, 1, (0, ()), int(bound.limit) - int(bound.strict))
-    answer = too_long([g.range for g in groups], steps, alone, excess, SEARCH_MS)
+    answer = find_excess([g.range for g in groups], steps, alone, excess, SEARCH_MS)
     if isinstance(answer, Unknown):
         return open_ + answer.reason
     if answer is None:

@@ -60,7 +60,7 @@ def _ask_solver(subject: Subject, found: list[Finding]) -> str:
         if limits is None or all(limit is None for limit in limits):
             continue
         try:
-            answer = smt.fits(subject.program, limits=limits, second=subject.engine == "both")
+            answer = smt.check_memory(subject.program, limits=limits, second=subject.engine == "both")
         except smt.Contradiction as error:
             raise Disagreement(str(error)) from error
         if isinstance(answer, smt.Unknown):

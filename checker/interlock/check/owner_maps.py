@@ -10,7 +10,7 @@ from itertools import islice, product
 from interlock.check.obligation import Disagreement, Record
 from interlock.check.program import check_program
 from interlock.check.verdict import Answer, Outcome, Verdict, outcome_of
-from interlock.engine import every_owner as engine
+from interlock.engine import owner_maps as engine
 from interlock.language import ast
 from interlock.load import Case
 from interlock.program.facts import Facts
@@ -154,7 +154,7 @@ class EveryOwnerMap:
 
         maps = self.maps
         try:
-            answer = smt.any_owner(maps.program, second=maps.case.question.engine == "both")
+            answer = smt.check_owner_maps(maps.program, second=maps.case.question.engine == "both")
         except smt.Contradiction as error:
             raise Disagreement(str(error)) from error
         if isinstance(answer, smt.Holds):
@@ -176,7 +176,9 @@ class EveryOwnerMap:
         footprint = Facts(maps.program).footprint
         classes = {int(footprint.of[m]) for m in maps.visits}
         beside = {maps.program.stages[int(footprint.next[c, 0])].rank for c in classes}
-        covering = list(dict.fromkeys(engine.covering(maps.own, maps.visits, maps.program.ranks, beside)))
+        covering = list(
+            dict.fromkeys(engine.list_covering_maps(maps.own, maps.visits, maps.program.ranks, beside))
+        )
         if len(covering) * len(maps.program.order) > MOST_OPERATIONS:
             reason = (
                 f"{about}: {len(covering)} of them stand for all {maps.power}, "
@@ -190,7 +192,7 @@ class EveryOwnerMap:
             if answer.verdict is not Verdict.VALID:
                 return fold_maps({owner: answer})
             programs.append(program)
-        if engine.one_order(programs, self.model) is None:
+        if engine.find_common_times(programs, self.model) is None:
             reason = (
                 f"{about}: no fixed times serve all {maps.power} of them under {self.model}; "
                 f"{len(covering)} of them were checked, and are valid"

@@ -129,7 +129,7 @@ def _solve_by_solver(subject: Subject, waits: WaitGraph) -> graph.Solution | str
     second = subject.engine == "both"
     try:
         if not subject.program.fragment:
-            foot = smt.footprint_agrees(subject.program, second=second)
+            foot = smt.check_footprint(subject.program, second=second)
             if isinstance(foot, smt.Unknown):
                 return foot.reason
             if isinstance(foot, smt.Differs):

@@ -102,7 +102,9 @@ def _waits(about: _About, program: Program, models: Sequence[str]) -> Iterator[T
         under = "every model: transfers are inserted" if program.inserted else f"the model {model}"
         name = f"dep-{'any' if program.inserted else model}"
         status = "sat" if graph.solve(waits).acyclic else "unsat"
-        yield about.write(name, f"its waits, under {under}", partial(smt.dependency_query, waits), status)
+        yield about.write(
+            name, f"its waits, under {under}", partial(smt.build_dependency_query, waits), status
+        )
 
 
 def _footprint(about: _About, program: Program) -> Iterator[Text]:
@@ -113,7 +115,7 @@ def _footprint(about: _About, program: Program) -> Iterator[Text]:
     facts = Facts(program)
     errors = {f.code for f in (*dependency.check(facts), *footprint.check(facts)) if f.is_error}
     status = "sat" if errors & PRESENCE else "unsat"
-    yield about.write("foot", "its backward work", partial(smt.footprint_query, program), status)
+    yield about.write("foot", "its backward work", partial(smt.build_footprint_query, program), status)
 
 
 def _bytes(about: _About, program: Program, limits: Limits) -> Iterator[Text]:
@@ -123,7 +125,7 @@ def _bytes(about: _About, program: Program, limits: Limits) -> Iterator[Text]:
         return
     most = _least_limits(program, limits)
     exceeds = any(x is not None and used > x for used, x in zip(Usage(Facts(program)).peaks, most))
-    query = partial(smt.memory_query, program, limits=most)
+    query = partial(smt.build_memory_query, program, limits=most)
     yield about.write("mem", "its bytes", query, "sat" if exceeds else "unsat")
 
 
@@ -143,7 +145,7 @@ def _freezings(about: _About, freezings: Freezings, models: Sequence[str]) -> It
         if compute_times(Facts(trained)).complete:
             most = _least_limits(placed, limits) if placed is not None else None
             query = partial(
-                smt.invariance_query,
+                smt.build_invariance_query,
                 replace(trained, memory=None),
                 freezings.layers,
                 written=placed,
@@ -159,7 +161,9 @@ def _freezings(about: _About, freezings: Freezings, models: Sequence[str]) -> It
             yield about.explain(what, said, f"with all of these layers trained it is {answer.verdict.value}")
             continue
         most = _least_limits(answer.program, limits) if answer.program.memory is not None else None
-        query = partial(smt.invariance_query, answer.program, freezings.layers, model=model, limits=most)
+        query = partial(
+            smt.build_invariance_query, answer.program, freezings.layers, model=model, limits=most
+        )
         yield about.write(what, said, query, "unsat")
 
 
@@ -167,7 +171,7 @@ def _owners(about: _About, case: Case) -> Iterator[Text]:
     from interlock.engine import smt
 
     try:
-        query = smt.owner_query(case.trained or case.program)
+        query = smt.build_owner_query(case.trained or case.program)
     except ValueError:
         return
     said = "every owner map of its first region, hand-overs as a prefix"

@@ -104,7 +104,7 @@ class SizesWithin:
         names = {(a, l): f"assumed.{a.property}.l{l}" for a in assumes for l in a.layers}
         parameters = [smt.Parameter(name, a.property, (l,)) for (a, l), name in names.items()]
         bounds = {name: (a.low.value, a.high.value) for (a, _), name in names.items()}
-        found = smt.fits(program, parameters, bounds, limits)
+        found = smt.check_memory(program, parameters, bounds, limits)
         if isinstance(found, smt.Over):
             if any(used > x for used, x in zip(self.subject.usage.peaks, limits) if x is not None):
                 return Outcome(Verdict.VALID, "")  # the upper ends need too many bytes: `Peak` says so

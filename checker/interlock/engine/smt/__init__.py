@@ -1,25 +1,50 @@
-"""The SMT engine: rules as SMT-LIB text in named assertion groups, decided by z3. Nothing else in the project imports z3 or cvc5.
+"""The SMT engine: rules as SMT-LIB text in named assertion groups, decided by z3 (spec/smt.md).
 
-`dep`: who waits for whom (dependency.py); `foot`: which backward work exists (footprint.py); `mem`: live bytes (live.py, sizes.py, memory.py); all
-together: one order for every freezing (invariance.py); owner maps as an uninterpreted function (owner.py). What z3 is asked is text (query.py),
-so that any solver can be asked the same: `emit`, and cvc5 where it is installed (second.py). An answer is not trusted: times and walks go
-to the kernel, and no answer is `Unknown`, never valid.
+A question of spec/smt.md is built as a `Query` (`build_.._query`), which `emit` writes for any solver, and
+decided by the function beside it:
+
+| question | asked by | answers besides Unknown |
+| --- | --- | --- |
+| who waits for whom | solve, build_dependency_query | a Solution, as the graph engine's |
+| which backward work exists | check_footprint, build_footprint_query | Agrees, Differs |
+| live bytes | check_memory, find_largest_size, build_memory_query | Fits, Over; Largest, Over |
+| one order for every freezing | check_freezings, build_invariance_query | Holds, Fails |
+| peaks under every freezing, whatever the sizes | build_peak_query | |
+| every owner map | check_owner_maps, build_owner_query | Holds, Fails |
+| durations within intervals | longest_path.find_excess | values that break the requirement, or None |
+
+An answer is not trusted: times and walks go to the kernel. No answer is `Unknown` with its reason, never
+valid; two solvers that contradict each other raise Contradiction. z3 is imported in z3_solver.py alone and
+cvc5 in cvc5_solver.py, when a query is decided.
 """
 
-from interlock.engine.smt.dependency import dependency_query, solve
-from interlock.engine.smt.footprint import Agrees, Difference, Differs, footprint_agrees, footprint_query
-from interlock.engine.smt.invariance import Fails, Holds, freezing_query, invariance_query, invariant
+from interlock.engine.smt.dependency import build_dependency_query, solve
+from interlock.engine.smt.invariance import (
+    Fails,
+    Holds,
+    build_invariance_query,
+    build_peak_query,
+    check_freezings,
+)
 from interlock.engine.smt.live import TooLarge
-from interlock.engine.smt.memory import Fits, Largest, Over, fits, largest, memory_query
-from interlock.engine.smt.owner import any_owner, owner_query
+from interlock.engine.smt.memory import (
+    Fits,
+    Largest,
+    Over,
+    build_memory_query,
+    check_memory,
+    find_largest_size,
+)
+from interlock.engine.smt.owner_maps import build_owner_query, check_owner_maps
+from interlock.engine.smt.presence import Agrees, Differs, build_footprint_query, check_footprint
 from interlock.engine.smt.query import TIMEOUT_MS, Contradiction, Query, Unknown, emit
 from interlock.engine.smt.sizes import Parameter
+from interlock.engine.smt.violations import Violation
 
 __all__ = [
     "TIMEOUT_MS",
     "Agrees",
     "Contradiction",
-    "Difference",
     "Differs",
     "Fails",
     "Fits",
@@ -30,17 +55,18 @@ __all__ = [
     "Query",
     "TooLarge",
     "Unknown",
-    "any_owner",
-    "dependency_query",
+    "Violation",
+    "build_dependency_query",
+    "build_footprint_query",
+    "build_invariance_query",
+    "build_memory_query",
+    "build_owner_query",
+    "build_peak_query",
+    "check_footprint",
+    "check_freezings",
+    "check_memory",
+    "check_owner_maps",
     "emit",
-    "fits",
-    "footprint_agrees",
-    "footprint_query",
-    "freezing_query",
-    "invariance_query",
-    "invariant",
-    "largest",
-    "memory_query",
-    "owner_query",
+    "find_largest_size",
     "solve",
 ]

@@ -1,223 +1,171 @@
-"""What is live while each row runs, as counts of parts whose bytes are left open: spec/memory.md, derived anew from the page.
-
-Nothing here depends on sizes or trainable bits: a part that a freezing does away with has no bytes then (memory.py), and its interval may stay.
+"""The moments at which a rank may hold most, as counts of what is held then, whatever its bytes:
+spec/memory.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from interlock.program.facts import IS_COMPUTE, Facts
-from interlock.program.ir import Kind
+from interlock.engine.smt.holdings import (
+    EACH_IMAGE,
+    Content,
+    Holding,
+    Interval,
+    list_intervals,
+    list_workspaces,
+)
+from interlock.program.facts import Facts
 
-STASH, UNTIL_WEIGHT, ANEW, ANEW_UNTIL_WEIGHT, OUTPUT, INPUT, INPUT_UNTIL_X, GRADIENT, WORKSPACE = range(9)
-WITHIN = {
-    UNTIL_WEIGHT: STASH,
-    ANEW_UNTIL_WEIGHT: ANEW,
-    INPUT_UNTIL_X: INPUT,
-}  # the first lasts as long as the second, and longer
-EACH = -1  # what each image adds
-MOST_ROWS = 400_000  # of a program
-MOST_CELLS = 20_000_000  # rows of a rank times the different parts on it
-MOST_MOMENTS = 10_000  # asked of the solver
-MOST_COMPARED = 400  # moments that others are compared with
+MAX_ROWS = 400_000  # of a program
+MAX_CELLS = 20_000_000  # rows of a rank times the different holdings on it
+MAX_MOMENTS = 10_000  # asked of the solver
+MAX_COMPARED = 400  # moments that others are compared with
 
 
 class TooLarge(Exception):
     """The message is the reason of an Unknown."""
 
 
-class Part(NamedTuple):
-    """Of a microbatch of class `cls` with so many images, or what each image adds: what `stage` keeps from F until X, or until W; what X makes
-    anew of recomputed layers, until X ends, or until W; its output on the way to another rank; its input until F, or until X; the gradient of
-    its output; its workspace while an operation of the row group `gate` runs (0: one that is always there)."""
-
-    what: int
-    cls: int
-    stage: int
-    images: int
-    gate: int = 0
-
-
 @dataclass(frozen=True)
 class Moment:
-    """A row (an overlap: its first) with what is live; `gate`: the group of rows that are present with it, 0: it always is.
+    """A row (an overlap: its first) with what is live; `gate`: the group of rows that are present with it, 0:
+    it always is.
 
-    Of a pair in WITHIN both are counted: what is kept for the longer time alone is the second count less the first.
+    Of a pair in OUTLASTS both are counted: what is kept for the longer time alone is the second count less
+    the first.
     """
 
     rank: int
     row: int
     gate: int
-    counts: dict[Part, int]
+    counts: dict[Holding, int]
 
 
-def moments(facts: Facts, group: np.ndarray, linear: bool) -> list[Moment]:
-    """The moments at which a rank may hold most, whatever the sizes: no other that is present with it holds as much of every part.
+@dataclass
+class _Rank:
+    """`columns`: a number for each different holding on the rank; `spans`: (first row, last row, column, how
+    many).
+    """
 
-    `group`: for each row a number, equal for rows that are present together, 0 for those that always are. `linear`: every part but workspace
-    is so many bytes and so many for each image; parts are then counted as those without images, and their images. Raises TooLarge.
+    columns: dict[Holding, int] = field(default_factory=dict)
+    spans: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+    def add(self, first: int, last: int, holding: Holding, number: int) -> None:
+        column = self.columns.setdefault(holding, len(self.columns))
+        self.spans.append((first, last, column, number))
+
+
+def find_moments(facts: Facts, group: np.ndarray, linear: bool) -> list[Moment]:
+    """The moments at which a rank may hold most: no other that is present with one holds as much of
+    everything.
+
+    `group`: for each row a number, equal for rows that are present together, 0 for those that always are.
+    `linear`: all but workspace is so many bytes and so many for each image; holdings are then counted as
+    those without images, and their images. Raises TooLarge, and ValueError for inserted transfers.
     """
     p = facts.program
     if p.inserted:
         raise ValueError("memory is counted on written transfers: insert them first")
-    if facts.n > MOST_ROWS:
-        raise TooLarge(f"the memory of {facts.n:,} operations; up to {MOST_ROWS:,} are put to a solver")
+    if facts.n > MAX_ROWS:
+        raise TooLarge(f"the memory of {facts.n:,} operations; up to {MAX_ROWS:,} are put to a solver")
+    by_images = linear and len(set(p.images)) > 1
+    ranks = [_Rank() for _ in range(p.ranks)]
+    rank_of = facts.rank.tolist()
+    for first, last, holding in _widen_to_overlaps(facts, group):
+        rank = ranks[rank_of[first]]
+        if by_images and holding.content != Content.WORKSPACE:
+            rank.add(first, last, holding._replace(images=0), 1)
+            rank.add(first, last, holding._replace(images=EACH_IMAGE), holding.images)
+        else:
+            rank.add(first, last, holding, 1)
+    found = [moment for r, rank in enumerate(ranks) for moment in _find_largest(facts, r, group, rank)]
+    if len(found) > MAX_MOMENTS:
+        raise TooLarge(
+            f"memory may be fullest at {len(found):,} moments; up to {MAX_MOMENTS:,} are put to a solver"
+        )
+    return found
+
+
+def _widen_to_overlaps(facts: Facts, group: np.ndarray) -> Iterator[Interval]:
+    """The intervals that are not empty; the halves of an overlap are live together."""
     head = facts.overlap_head.tolist()
     tail = list(range(facts.n))
     for row, first in enumerate(head):
         tail[first] = row
-    parts: list[dict[Part, int]] = [{} for _ in range(p.ranks)]  # number of each part on the rank
-    spans: list[list[tuple[int, int, int, int]]] = [[] for _ in range(p.ranks)]
-    rank = facts.rank.tolist()
-    linear = linear and len(set(p.images)) > 1
-    for first, last, part in (*_intervals(facts), *_workspace(facts, group)):
-        first, last = head[first], tail[last]
-        if first > last:
-            continue
-        apart = linear and part.what != WORKSPACE
-        for number, counted in (
-            ((1, part._replace(images=0)), (part.images, part._replace(images=EACH)))
-            if apart
-            else ((1, part),)
-        ):
-            mine = parts[rank[first]]
-            spans[rank[first]].append((first, last, mine.setdefault(counted, len(mine)), number))
-    out = []
-    for r in range(p.ranks):
-        out += _largest(facts, r, group, parts[r], spans[r])
-    if len(out) > MOST_MOMENTS:
-        raise TooLarge(
-            f"memory may be fullest at {len(out):,} moments; up to {MOST_MOMENTS:,} are put to a solver"
-        )
-    return out
+    for first, last, holding in chain(list_intervals(facts), list_workspaces(facts, group)):
+        if head[first] <= tail[last]:
+            yield head[first], tail[last], holding
 
 
-def _workspace(facts: Facts, group: np.ndarray) -> Iterator[tuple[int, int, Part]]:
-    images = facts.program.images
-    for row in np.flatnonzero(IS_COMPUTE[facts.kind] & facts.placed).tolist():
-        m = int(facts.mb[row])
-        yield (
-            row,
-            row,
-            Part(WORKSPACE, int(facts.cls[row]), int(facts.stage[row]), images[m], int(group[row])),
-        )
-
-
-def _intervals(facts: Facts) -> Iterator[tuple[int, int, Part]]:
-    """(first row, last row, part), rows inclusive, in the order of spec/memory.md."""
-    fp, p = facts.footprint, facts.program
-    first: dict[Kind, dict[tuple[int, int], int]] = {k: {} for k in Kind}
-    rows = np.flatnonzero(facts.placed & (facts.mb >= 0))
-    for row, kind, s, m in zip(
-        rows.tolist(), facts.kind[rows].tolist(), facts.stage[rows].tolist(), facts.mb[rows].tolist()
-    ):
-        first[Kind(kind)].setdefault((s, m), row)
-    listed = lambda at, *kinds: next((first[k][at] for k in kinds if at in first[k]), None)
-    forward = lambda at: listed(at, Kind.F)
-    input_half = lambda at: listed(at, Kind.I, Kind.B, Kind.W)  # X; where it is not listed, W
-    weight_half = lambda at: listed(at, Kind.W, Kind.I, Kind.B)
-    end_of = (p.order.start[1:] - 1).tolist()
-    path, before, after = fp.on_path.tolist(), fp.prev.tolist(), fp.next.tolist()
-    recomputed = np.array([l.recompute for l in p.layers], dtype=bool)
-    again = [[bool((here & recomputed)[s.first : s.last].any()) for s in p.stages] for here in fp.present]
-    stages = np.arange(facts.S)
-    for m, c in enumerate(fp.of.tolist()):
-        home = facts.rank_at(stages, np.full(facts.S, m)).tolist()
-        part = lambda what, stage: Part(what, c, stage, p.images[m])
-        for s in range(facts.S):
-            if not path[c][s]:
-                continue
-            at, r = (s, m), home[s]
-            until = lambda row: end_of[r] if row is None else row
-            f, x = forward(at), input_half(at)
-            if f is not None:
-                yield f, until(x), part(STASH, s)
-                yield f, until(weight_half(at)), part(UNTIL_WEIGHT, s)
-                if x is not None and again[c][s]:
-                    yield x, x, part(ANEW, s)
-                    yield x, until(weight_half(at)), part(ANEW_UNTIL_WEIGHT, s)
-            n = after[c][s]
-            if n >= 0 and home[n] == r:
-                if f is not None:
-                    yield f, until(forward((n, m))), part(INPUT, n)
-                    if again[c][n]:
-                        yield f, until(input_half((n, m))), part(INPUT_UNTIL_X, n)
-                gradient = input_half((n, m))
-                if gradient is not None:
-                    yield gradient, until(x), part(GRADIENT, s)
-            elif n >= 0:
-                if f is not None:
-                    yield f, until(listed(at, Kind.WAIT_F)), part(OUTPUT, s)
-                if at in first[Kind.RECV_B]:
-                    yield first[Kind.RECV_B][at], until(x), part(GRADIENT, s)
-            n = before[c][s]
-            if n >= 0 and home[n] != r:
-                if at in first[Kind.RECV_F]:
-                    yield first[Kind.RECV_F][at], until(f), part(INPUT, s)
-                    if again[c][s]:
-                        yield first[Kind.RECV_F][at], until(x), part(INPUT_UNTIL_X, s)
-                if x is not None:
-                    yield x, until(listed(at, Kind.WAIT_B)), part(GRADIENT, n)
-
-
-def _largest(
-    facts: Facts, rank: int, group: np.ndarray, parts: dict[Part, int], spans: list[tuple[int, int, int, int]]
-) -> list[Moment]:
-    a, b = facts.program.order.start[rank : rank + 2].tolist()
-    if a == b:
+def _find_largest(facts: Facts, rank: int, group: np.ndarray, held: _Rank) -> list[Moment]:
+    start, end = facts.program.order.start[rank : rank + 2].tolist()
+    if start == end:
         return []
-    if (b - a) * (len(parts) + 1) > MOST_CELLS:
+    if (end - start) * (len(held.columns) + 1) > MAX_CELLS:
         raise TooLarge(
-            f"rank {rank} holds {len(parts):,} different payloads and stashes over {b - a:,} operations, too many to compare"
+            f"rank {rank} holds {len(held.columns):,} different payloads and stashes "
+            f"over {end - start:,} operations, too many to compare"
         )
-    counts = np.zeros((b - a + 1, len(parts)), dtype=np.int64)
-    if spans:
-        first, last, column, number = np.array(spans).T
-        np.add.at(counts, (first - a, column), number)
-        np.subtract.at(counts, (last - a + 1, column), number)
-    counts = np.cumsum(counts, axis=0)[:-1]
-    rows = np.arange(a, b)
+    counts, rows = _count(held, start, end), np.arange(start, end)
     heads = facts.overlap_head[rows] == rows
     gate = group[rows].copy()
-    tails = np.flatnonzero(~heads)
-    gate[tails - 1] = 0  # its F is always there
+    gate[np.flatnonzero(~heads) - 1] = 0  # an overlap: its F is always there
     counts, gate, rows = counts[heads], gate[heads], rows[heads]
-    _, one = np.unique(np.column_stack([counts, gate]), axis=0, return_index=True)
-    least = _at_least(counts, parts)
-    one = one[
-        np.lexsort((one, gate[one], -least[one].sum(axis=1)))
-    ]  # what dominates comes before what it dominates
-    kept: list[int] = []
-    for i in one.tolist():
-        others = kept[:MOST_COMPARED]
-        more = (least[others] >= least[i]).all(axis=1) & ((gate[others] == 0) | (gate[others] == gate[i]))
-        if not more.any():
-            kept.append(i)
-    names = list(parts)
+    holdings = list(held.columns)
     return [
-        Moment(
-            rank,
-            int(rows[i]),
-            int(gate[i]),
-            {names[j]: int(counts[i, j]) for j in np.flatnonzero(counts[i]).tolist()},
-        )
-        for i in sorted(kept)
+        Moment(rank, int(rows[i]), int(gate[i]), _read_counts(holdings, counts[i]))
+        for i in _select_undominated(counts, gate, held.columns)
     ]
 
 
-def _at_least(counts: np.ndarray, parts: dict[Part, int]) -> np.ndarray:
-    """Workspace counted as "that of so many images or more", since it grows with the images; everything else as it is."""
-    out = counts.copy()
-    last: dict[Part, int] = {}
-    for part, column in sorted(parts.items(), key=lambda item: -item[0].images):
-        if part.what == WORKSPACE:
-            alike = part._replace(images=0)
+def _count(held: _Rank, start: int, end: int) -> np.ndarray:
+    """How many of each holding are live at each row of the rank; shape [rows, holdings]."""
+    changes = np.zeros((end - start + 1, len(held.columns)), dtype=np.int64)
+    if held.spans:
+        first, last, column, number = np.array(held.spans).T
+        np.add.at(changes, (first - start, column), number)
+        np.subtract.at(changes, (last - start + 1, column), number)
+    return np.cumsum(changes, axis=0)[:-1]
+
+
+def _read_counts(holdings: list[Holding], counts: np.ndarray) -> dict[Holding, int]:
+    return {holdings[column]: int(counts[column]) for column in np.flatnonzero(counts).tolist()}
+
+
+def _select_undominated(counts: np.ndarray, gate: np.ndarray, columns: dict[Holding, int]) -> list[int]:
+    """The moments, ascending, of which no other holds as much of everything and is present when they are."""
+    _, different = np.unique(np.column_stack([counts, gate]), axis=0, return_index=True)
+    least = _count_workspace_upwards(counts, columns)
+    # what dominates comes before what it dominates
+    order = np.lexsort((different, gate[different], -least[different].sum(axis=1)))
+    kept: list[int] = []
+    for i in different[order].tolist():
+        others = kept[:MAX_COMPARED]
+        as_much = (least[others] >= least[i]).all(axis=1)
+        as_present = (gate[others] == 0) | (gate[others] == gate[i])
+        if not (as_much & as_present).any():
+            kept.append(i)
+    return sorted(kept)
+
+
+def _count_workspace_upwards(counts: np.ndarray, columns: dict[Holding, int]) -> np.ndarray:
+    """Workspace counted as "that of so many images or more", since it grows with the images; everything else
+    as it is.
+    """
+    upwards = counts.copy()
+    last: dict[Holding, int] = {}
+    for holding, column in sorted(columns.items(), key=_images_downwards):
+        if holding.content == Content.WORKSPACE:
+            alike = holding._replace(images=0)
             if alike in last:
-                out[:, column] += out[:, last[alike]]
+                upwards[:, column] += upwards[:, last[alike]]
             last[alike] = column
-    return out
+    return upwards
+
+
+def _images_downwards(item: tuple[Holding, int]) -> int:
+    return -item[0].images

@@ -1,7 +1,9 @@
-"""The bytes of what is live (live.py), as linear terms over the sizes of layers and the trainable bits: spec/memory.md.
+"""The bytes of what is live (holdings.py), as linear terms over the sizes of layers and the trainable bits:
+spec/memory.md.
 
-A size is a symbol with its value asserted in the group `size`, a parameter, or left open. Where bits are symbolic, what a frozen layer keeps is
-`ite bit bytes 0`, with its bounds stated beside it: so a sum is bounded without a split on every bit.
+A size is a symbol with its value asserted in the group `size`, a parameter, or left open. Where bits are
+symbolic, what a frozen layer keeps is `ite bit bytes 0`, with its bounds stated beside it: so a sum is
+bounded without a split on every bit.
 """
 
 from __future__ import annotations
@@ -9,25 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from interlock.engine.smt import live
-from interlock.engine.smt.footprint import Feet
-from interlock.engine.smt.live import EACH, WITHIN, Moment, Part
-from interlock.engine.smt.query import FALSE, TRUE, Query, add
+from interlock.engine.smt.footprint import FootprintTerms
+from interlock.engine.smt.holdings import EACH_IMAGE, OUTLASTS, Content, Holding
+from interlock.engine.smt.live import Moment
+from interlock.engine.smt.query import Query
+from interlock.engine.smt.terms import FALSE, TRUE, sum_terms
 from interlock.program.facts import Facts
 
 MEM, SIZE = "mem", "size"
 PROPERTIES = ("weights", "activation", "until_weight", "output", "workspace")
-NAMES = {
-    live.STASH: "stash",
-    live.UNTIL_WEIGHT: "until_weight",
-    live.ANEW: "anew",
-    live.ANEW_UNTIL_WEIGHT: "anew_until_weight",
-    live.OUTPUT: "output",
-    live.INPUT: "input",
-    live.INPUT_UNTIL_X: "input_until_X",
-    live.GRADIENT: "gradient",
-    live.WORKSPACE: "workspace",
-}
 
 
 @dataclass(frozen=True)
@@ -39,247 +31,326 @@ class Parameter:
     layers: tuple[int, ...]
 
 
+def always_open(group: int) -> str:
+    """The gate of rows where no bit is symbolic."""
+    return TRUE
+
+
+class Sizes:
+    """Symbols for the sizes of layers, with their values asserted unless they are open or parameters."""
+
+    def __init__(self, query: Query, facts: Facts, parameters: Sequence[Parameter], open_sizes: bool):
+        self._query, self._program, self._open = query, facts.program, open_sizes
+        self._parameter = {(l, p.property): p.name for p in parameters for l in p.layers}
+        self._several_images = len(set(facts.program.images)) > 1
+
+    def find_size(self, layer: int, what: str, images: int) -> str:
+        """Bytes of a property of a layer with so many images (EACH_IMAGE: what one adds)."""
+        declared = getattr(self._program.layers[layer], what)
+        fixed = ""
+        if images != EACH_IMAGE:
+            fixed = self._find_fixed(layer, what, declared.fixed)
+        if images == 0:
+            return fixed
+        each = self._find_number(f"{what}_per_image.l{layer}", declared.per_image)
+        return each if images == EACH_IMAGE else sum_terms((1, fixed), (images, each))
+
+    def find_weights(self, layer: int) -> str:
+        return self._find_fixed(layer, "weights", self._program.layers[layer].weights)
+
+    def _find_fixed(self, layer: int, what: str, value: int) -> str:
+        return self._parameter.get((layer, what)) or self._find_number(f"{what}.l{layer}", value)
+
+    def _find_number(self, symbol: str, value: int) -> str:
+        """A size as a symbol, with its value if sizes are given. What is 0 has none."""
+        if not self._open and value == 0:
+            return "0"
+        if symbol not in self._query.sorts:
+            self._query.declare_integer(symbol)
+            self._query.add(SIZE, f"(<= 0 {symbol})" if self._open else f"(= {symbol} {value})")
+        return symbol
+
+    def _find_value(self, layer: int, what: str, images: int) -> int | None:
+        """The bytes as a number; None where they are open."""
+        if self._open or (layer, what) in self._parameter:
+            return None
+        declared = getattr(self._program.layers[layer], what)
+        if images == EACH_IMAGE:
+            return int(declared.per_image)
+        return int(declared.fixed + declared.per_image * images)
+
+    @property
+    def linear(self) -> bool:
+        """What is kept until W, the smaller of two sizes, is so many bytes and so many for each image."""
+        return all(
+            self._compare_kept(layer, images) == "part"
+            for layer in range(len(self._program.layers))
+            for images in (0, EACH_IMAGE)
+        )
+
+    def _compare_kept(self, layer: int, images: int) -> str:
+        """Which is smaller: `until_weight`, the part, or `activation`, the whole; "" where one is open."""
+        part = self._find_value(layer, "until_weight", images)
+        whole = self._find_value(layer, "activation", images)
+        if part is None or whole is None:
+            return ""
+        return "part" if part <= whole else "whole"
+
+    def find_kept_for_weight(self, layer: int, images: int) -> str:
+        """`until_weight` of a layer, at most its activation."""
+        part = self.find_size(layer, "until_weight", images)
+        whole = self.find_size(layer, "activation", images)
+        smaller = self._compare_kept(layer, images)
+        if smaller:
+            return part if smaller == "part" else whole
+        if part == "0" or whole == "0":
+            return "0"
+        symbol = f"kept_for_W.l{layer}{self.write_images(images)}"
+        if symbol not in self._query.sorts:
+            self._query.define_integer(SIZE, symbol, f"(ite (<= {part} {whole}) {part} {whole})")
+        return symbol
+
+    def find_state(self, layer: int) -> str:
+        """Gradients and optimizer state of a trainable layer, each rounded up (R-MEM-3)."""
+        memory, weights = self._program.memory, self.find_weights(layer)
+        if memory is None or weights == "0":
+            return "0"
+        return sum_terms(
+            self._scale_up(f"gradients.l{layer}", weights, *memory.gradient),
+            self._scale_up(f"optimizer.l{layer}", weights, *memory.optimizer),
+        )
+
+    def _scale_up(self, symbol: str, weights: str, above: int, below: int) -> tuple[int, str]:
+        """ceil(weights * above / below), as a factor and a term."""
+        if below == 1 or above == 0:
+            return above, weights
+        if symbol not in self._query.sorts:
+            self._query.declare_integer(symbol)
+            scaled, whole = sum_terms((above, weights)), f"(* {below} {symbol})"
+            following = sum_terms((1, scaled), (below, "1"))
+            self._query.add(SIZE, f"(and (<= {scaled} {whole}) (< {whole} {following}))")
+        return 1, symbol
+
+    def find_largest(self, terms: Iterable[str], symbol: str) -> str:
+        terms = [term for term in dict.fromkeys(terms) if term != "0"]
+        if len(terms) < 2:
+            return terms[0] if terms else "0"
+        if symbol not in self._query.sorts:
+            self._query.declare_integer(symbol)
+            bounds = " ".join(f"(<= {term} {symbol})" for term in terms)
+            values = " ".join(f"(= {term} {symbol})" for term in terms)
+            self._query.add(SIZE, f"(and {bounds} (or {values}))")
+        return symbol
+
+    def write_images(self, images: int) -> str:
+        """The end of a symbol of so many images, where microbatches have different numbers of them."""
+        if not self._several_images:
+            return ""
+        return ".each" if images == EACH_IMAGE else f".i{images}"
+
+
 class Bytes:
-    """Sizes of parts as terms. `symbolic`: layers whose bits are open; `open_sizes`: no size is given, each is any number from 0."""
+    """The bytes of holdings, moments and ranks as terms."""
 
     def __init__(
         self,
         query: Query,
         facts: Facts,
-        feet: Feet,
+        footprint: FootprintTerms,
         symbolic: frozenset[int],
         parameters: Sequence[Parameter] = (),
         open_sizes: bool = False,
-        gate: Callable[[int], str] = lambda group: TRUE,
+        gate: Callable[[int], str] = always_open,
     ):
-        self._query, self._facts, self._feet, self._symbolic = query, facts, feet, symbolic
-        self._open, self._gate = open_sizes, gate
-        self._parameter = {(l, p.property): p.name for p in parameters for l in p.layers}
-        self._sized: dict[tuple, str] = {}
-        self._several = len(set(facts.program.images)) > 1
+        """`symbolic`: layers whose bits are open; `open_sizes`: no size is given, each is any number from 0.
 
-    # sizes of a layer
-
-    def size(self, l: int, what: str, images: int = 0) -> str:
-        """Bytes of a layer with so many images (EACH: what one adds) as a term; weights have none."""
-        declared = getattr(self._facts.program.layers[l], what)
-        fixed, per_image = (declared, 0) if what == "weights" else (declared.fixed, declared.per_image)
-        name = "" if images == EACH else self._parameter.get((l, what)) or self._number(f"{what}.l{l}", fixed)
-        if what == "weights" or images == 0:
-            return name
-        each = self._number(f"{what}_per_image.l{l}", per_image)
-        return each if images == EACH else add((1, name), (images, each))
-
-    def _number(self, symbol: str, value: int) -> str:
-        """A size as a symbol, with its value if sizes are given. What is 0 has none."""
-        if not self._open and value == 0:
-            return "0"
-        if symbol not in self._query.sorts:
-            self._query.integer(symbol)
-            self._query.add(SIZE, f"(<= 0 {symbol})" if self._open else f"(= {symbol} {value})")
-        return symbol
-
-    def _value(self, l: int, what: str, images: int) -> int | None:
-        if self._open or (l, what) in self._parameter:
-            return None
-        declared = getattr(self._facts.program.layers[l], what)
-        return declared.per_image if images == EACH else declared.fixed + declared.per_image * images
+        `gate`: of a group of rows (gates.py).
+        """
+        self._query, self._facts, self._footprint, self._symbolic = query, facts, footprint, symbolic
+        self._sizes = Sizes(query, facts, parameters, open_sizes)
+        self._gate = gate
+        self._found: dict[tuple[Holding, bool], str] = {}
+        self._layers = facts.program.layers
 
     @property
     def linear(self) -> bool:
-        """What is kept until W, the smaller of two sizes, is so many bytes and so many for each image."""
-        sizes = lambda l, images: (
-            self._value(l, "until_weight", images),
-            self._value(l, "activation", images),
-        )
-        pairs = [sizes(l, images) for l in range(len(self._facts.program.layers)) for images in (0, EACH)]
-        return all(None not in pair and pair[0] <= pair[1] for pair in pairs)
-
-    def _for_weight(self, l: int, images: int) -> str:
-        """`until_weight` of a layer, at most its activation."""
-        part, whole = self.size(l, "until_weight", images), self.size(l, "activation", images)
-        values = self._value(l, "until_weight", images), self._value(l, "activation", images)
-        if None not in values:
-            return part if values[0] <= values[1] else whole
-        if part == "0" or whole == "0":
-            return "0"
-        symbol = f"kept_for_W.l{l}" + self._of(images)
-        if symbol not in self._query.sorts:
-            self._query.number(SIZE, symbol, f"(ite (<= {part} {whole}) {part} {whole})")
-        return symbol
-
-    def _state(self, l: int) -> str:
-        """Gradients and optimizer state of a trainable layer, each rounded up."""
-        memory, weights = self._facts.program.memory, self.size(l, "weights")
-        if memory is None or weights == "0":
-            return "0"
-        total = []
-        for name, (above, below) in (("gradients", memory.gradient), ("optimizer", memory.optimizer)):
-            if below == 1 or above == 0:
-                total.append((above, weights))
-                continue
-            symbol = f"{name}.l{l}"
-            if symbol not in self._query.sorts:
-                self._query.integer(symbol)
-                scaled, whole = add((above, weights)), f"(* {below} {symbol})"
-                self._query.add(
-                    SIZE, f"(and (<= {scaled} {whole}) (< {whole} {add((1, scaled), (below, '1'))}))"
-                )
-            total.append((1, symbol))
-        return add(*total)
-
-    def _of(self, images: int) -> str:
-        return (".each" if images == EACH else f".i{images}") if self._several else ""
+        return self._sizes.linear
 
     # bits
 
-    def _bit(self, l: int, trained: bool) -> str:
-        layer = self._facts.program.layers[l]
-        return (
-            (TRUE if trained else self._feet.bit[l])
-            if l in self._symbolic
-            else TRUE
-            if layer.trainable
-            else FALSE
-        )
+    def _find_bit(self, layer: int, trained: bool) -> str:
+        if layer in self._symbolic:
+            return TRUE if trained else self._footprint.bit[layer]
+        return TRUE if self._layers[layer].trainable else FALSE
 
-    def _wanted(self, cls: int, layers: Sequence[int], trained: bool) -> str:
-        """Whether one of the layers, all that are present up to the last of them, is trained."""
-        bits = {self._bit(l, trained) for l in layers}
-        return TRUE if TRUE in bits else FALSE if bits <= {FALSE} else self._feet.wanted[cls, layers[-1]]
+    def _find_wanted(self, cls: int, last: int, trained: bool) -> str:
+        """Whether a present layer up to `last` is trained, and so the gradient of its output wanted."""
+        bits = {
+            self._find_bit(layer, trained) for layer in self._footprint.list_present(cls, range(last + 1))
+        }
+        if TRUE in bits:
+            return TRUE
+        return FALSE if bits <= {FALSE} else self._footprint.wanted[cls, last]
 
-    def _held(self, gate: str, bytes_: str, symbol: str) -> str:
-        """The bytes where the gate is open."""
-        if gate == FALSE or bytes_ == "0":
+    def _hold_if(self, gate: str, size: str, symbol: str) -> str:
+        """The bytes where the gate is open, else 0."""
+        if gate == FALSE or size == "0":
             return "0"
         if gate == TRUE:
-            return bytes_
+            return size
         if symbol not in self._query.sorts:
-            self._query.number(MEM, symbol, f"(ite {gate} {bytes_} 0)")
-            self._query.add(MEM, f"(and (<= 0 {symbol}) (<= {symbol} {bytes_}))")
+            self._query.define_integer(MEM, symbol, f"(ite {gate} {size} 0)")
+            self._query.add(MEM, f"(and (<= 0 {symbol}) (<= {symbol} {size}))")
         return symbol
 
-    # sizes of parts
+    # holdings
 
-    def part(self, part: Part, trained: bool) -> str:
-        """`trained`: as if every symbolic bit were true. STASH and ANEW are the whole activation, what is kept for W included."""
-        key = part, trained
-        if key not in self._sized:
-            term = self._part(part, trained)
-            at = (
-                f".s{part.stage}.c{part.cls}"
-                + self._of(part.images)
-                + (f".g{part.gate}" if part.gate else "")
-            )
-            symbol = f"{'trained.' if trained else ''}{NAMES[part.what]}{at}"
-            if term not in self._query.sorts and not term.isdigit():
-                region = self._facts.program.stages[part.stage].region
-                self._query.notes[symbol] = f"{NAMES[part.what]} of stage {part.stage} ({region})"
-                term = self._query.number(MEM, symbol, term)
-            self._sized[key] = term
-        return self._sized[key]
+    def find_holding(self, holding: Holding, trained: bool) -> str:
+        """`trained`: with every symbolic bit true. STASH and RECOMPUTED include what is kept until W."""
+        key = holding, trained
+        if key not in self._found:
+            self._found[key] = self._name_holding(holding, trained)
+        return self._found[key]
 
-    def _part(self, part: Part, trained: bool) -> str:
-        cls, images, of = part.cls, part.images, self._of(part.images)
-        layers = self._present(cls, part.stage)
-        declared = self._facts.program.layers
-        wanted = lambda l: self._wanted(cls, self._feet.layers(cls, range(l + 1)), trained)
-        output = lambda l, gate, name: self._held(
-            gate, self.size(l, "output", images), f"{name}.c{cls}.l{l}{of}"
+    def _name_holding(self, holding: Holding, trained: bool) -> str:
+        term = sum_terms(*((1, size) for size in self._list_sizes(holding, trained)))
+        if term in self._query.sorts or term.isdigit():
+            return term
+        content, stage = holding.content, holding.stage
+        symbol = (
+            f"{'trained.' if trained else ''}{content}.s{stage}.c{holding.cls}"
+            f"{self._sizes.write_images(holding.images)}{f'.g{holding.gate}' if holding.gate else ''}"
         )
-        match part.what:
-            case live.STASH | live.ANEW:
-                mine = [l for l in layers if declared[l].recompute == (part.what == live.ANEW)]
-                total = [
-                    self._held(wanted(l), self.size(l, "activation", images), f"held.c{cls}.l{l}{of}")
-                    for l in mine
-                ]
-                if part.what == live.STASH:  # and the inputs of the recomputed layers
-                    total += [
-                        output(before, wanted(last), f"input_of.l{last}")
-                        for before, last in self._runs(cls, part.stage)
-                        if before is not None
-                    ]
-            case live.UNTIL_WEIGHT | live.ANEW_UNTIL_WEIGHT:
-                mine = [l for l in layers if declared[l].recompute == (part.what == live.ANEW_UNTIL_WEIGHT)]
-                total = [
-                    self._held(
-                        self._bit(l, trained), self._for_weight(l, images), f"held_for_W.c{cls}.l{l}{of}"
-                    )
-                    for l in mine
-                ]
-            case live.OUTPUT:
-                total = [output(layers[-1], TRUE, "")]
-            case live.INPUT | live.INPUT_UNTIL_X:
-                before = self._present(cls, int(self._facts.footprint.prev[cls, part.stage]))[-1]
-                kept = [wanted(last) for made_of, last in self._runs(cls, part.stage) if made_of is None]
-                gate = TRUE if part.what == live.INPUT else kept[0] if kept else FALSE
-                total = [output(before, gate, f"input_of.s{part.stage}")]
-            case live.GRADIENT:  # crosses iff a layer up to the end of its stage is trained
-                total = [output(layers[-1], wanted(layers[-1]), "crossing")]
-            case _:
-                largest = self._most(
-                    [self.size(l, "workspace", images) for l in layers],
-                    f"most_workspace.s{part.stage}.c{cls}{of}",
-                )
-                total = [
-                    self._held(
-                        TRUE if trained else self._gate(part.gate),
-                        largest,
-                        f"working.s{part.stage}.c{cls}.g{part.gate}{of}",
-                    )
-                ]
-        return add(*((1, term) for term in total))
+        region = self._facts.program.stages[stage].region
+        self._query.notes[symbol] = f"{content} of stage {stage} ({region})"
+        return self._query.define_integer(MEM, symbol, term)
 
-    def _present(self, cls: int, stage: int) -> list[int]:
+    def _list_sizes(self, holding: Holding, trained: bool) -> list[str]:
+        match holding.content:
+            case Content.STASH | Content.RECOMPUTED:
+                sizes = self._list_activations(holding, trained)
+                if holding.content == Content.STASH:
+                    sizes += self._list_inputs_of_runs(holding, trained)
+                return sizes
+            case Content.UNTIL_WEIGHT | Content.RECOMPUTED_UNTIL_WEIGHT:
+                return self._list_kept_for_weight(holding, trained)
+            case Content.OUTPUT:
+                return [self._find_output(holding, self._list_present(holding)[-1], TRUE, "")]
+            case Content.INPUT | Content.INPUT_UNTIL_X:
+                return [self._find_input(holding, trained)]
+            case Content.GRADIENT:
+                return [self._find_gradient(holding, trained)]
+            case Content.WORKSPACE:
+                return [self._find_workspace(holding, trained)]
+
+    def _list_present(self, holding: Holding) -> list[int]:
+        return self._list_present_of(holding.cls, holding.stage)
+
+    def _list_present_of(self, cls: int, stage: int) -> list[int]:
         here = self._facts.program.stages[stage]
-        return self._feet.layers(cls, range(here.first, here.last))
+        return self._footprint.list_present(cls, range(here.first, here.last))
 
-    def _runs(self, cls: int, stage: int) -> list[tuple[int | None, int]]:
-        """Of each run of recomputed layers of a stage the layer before it in the stage, None for the first, and its last layer."""
-        out: list[tuple[int | None, int]] = []
-        before, run = None, False
-        for l in self._present(cls, stage):
-            again = self._facts.program.layers[l].recompute
-            if again:
-                out = [*out[:-1], (out[-1][0], l)] if run else [*out, (before, l)]
-            before, run = l, again
-        return out
+    def _list_own(self, holding: Holding, recomputed: bool) -> list[int]:
+        return [l for l in self._list_present(holding) if self._layers[l].recompute == recomputed]
 
-    def _most(self, terms: Iterable[str], symbol: str) -> str:
-        terms = [t for t in dict.fromkeys(terms) if t != "0"]
-        if len(terms) < 2:
-            return terms[0] if terms else "0"
-        if symbol not in self._query.sorts:
-            self._query.integer(symbol)
-            self._query.add(
-                SIZE,
-                f"(and {' '.join(f'(<= {t} {symbol})' for t in terms)} (or {' '.join(f'(= {t} {symbol})' for t in terms)}))",
+    def _write_place(self, holding: Holding, layer: int) -> str:
+        return f"c{holding.cls}.l{layer}{self._sizes.write_images(holding.images)}"
+
+    def _list_activations(self, holding: Holding, trained: bool) -> list[str]:
+        """Of layers with a trainable layer at or before them on the path."""
+        return [
+            self._hold_if(
+                self._find_wanted(holding.cls, l, trained),
+                self._sizes.find_size(l, "activation", holding.images),
+                f"held.{self._write_place(holding, l)}",
             )
-        return symbol
+            for l in self._list_own(holding, holding.content == Content.RECOMPUTED)
+        ]
+
+    def _list_inputs_of_runs(self, holding: Holding, trained: bool) -> list[str]:
+        """The inputs of runs of recomputed layers that do not begin the stage."""
+        return [
+            self._find_output(
+                holding, before, self._find_wanted(holding.cls, last, trained), f"input_of.l{last}"
+            )
+            for before, last in self._find_runs(holding)
+            if before is not None
+        ]
+
+    def _list_kept_for_weight(self, holding: Holding, trained: bool) -> list[str]:
+        return [
+            self._hold_if(
+                self._find_bit(l, trained),
+                self._sizes.find_kept_for_weight(l, holding.images),
+                f"held_for_W.{self._write_place(holding, l)}",
+            )
+            for l in self._list_own(holding, holding.content == Content.RECOMPUTED_UNTIL_WEIGHT)
+        ]
+
+    def _find_output(self, holding: Holding, layer: int, gate: str, name: str) -> str:
+        size = self._sizes.find_size(layer, "output", holding.images)
+        return self._hold_if(gate, size, f"{name}.{self._write_place(holding, layer)}")
+
+    def _find_gradient(self, holding: Holding, trained: bool) -> str:
+        """It crosses iff a layer up to the end of its stage is trained."""
+        last = self._list_present(holding)[-1]
+        return self._find_output(holding, last, self._find_wanted(holding.cls, last, trained), "crossing")
+
+    def _find_input(self, holding: Holding, trained: bool) -> str:
+        """The output of the stage before; until X only if a run of recomputed layers begins with it."""
+        previous = int(self._facts.footprint.prev[holding.cls, holding.stage])
+        before = self._list_present_of(holding.cls, previous)[-1]
+        gate = TRUE
+        if holding.content == Content.INPUT_UNTIL_X:
+            lasts = [last for previous, last in self._find_runs(holding) if previous is None]
+            gate = self._find_wanted(holding.cls, lasts[0], trained) if lasts else FALSE
+        return self._find_output(holding, before, gate, f"input_of.s{holding.stage}")
+
+    def _find_workspace(self, holding: Holding, trained: bool) -> str:
+        cls, stage, images = holding.cls, holding.stage, self._sizes.write_images(holding.images)
+        sizes = [self._sizes.find_size(l, "workspace", holding.images) for l in self._list_present(holding)]
+        largest = self._sizes.find_largest(sizes, f"most_workspace.s{stage}.c{cls}{images}")
+        gate = TRUE if trained else self._gate(holding.gate)
+        return self._hold_if(gate, largest, f"working.s{stage}.c{cls}.g{holding.gate}{images}")
+
+    def _find_runs(self, holding: Holding) -> list[tuple[int | None, int]]:
+        """Of each run of recomputed layers the layer before it in the stage, None for the first, and its last
+        layer.
+        """
+        runs: list[tuple[int | None, int]] = []
+        before, in_run = None, False
+        for l in self._list_present(holding):
+            recomputed = self._layers[l].recompute
+            if recomputed and in_run:
+                runs[-1] = (runs[-1][0], l)
+            elif recomputed:
+                runs.append((before, l))
+            before, in_run = l, recomputed
+        return runs
 
     # sums
 
-    def static(self, rank: int, trained: bool) -> str:
+    def find_static(self, rank: int, trained: bool) -> str:
         symbol = f"{'trained.' if trained else ''}static.r{rank}"
         if symbol not in self._query.sorts:
-            total = []
+            terms: list[tuple[int, str]] = []
             for stage in self._facts.program.stages:
                 if stage.replicated or stage.rank == rank:
                     for l in range(stage.first, stage.last):
-                        total += [
-                            (1, self.size(l, "weights")),
-                            (1, self._held(self._bit(l, trained), self._state(l), f"state.l{l}")),
-                        ]
+                        state = self._hold_if(
+                            self._find_bit(l, trained), self._sizes.find_state(l), f"state.l{l}"
+                        )
+                        terms += [(1, self._sizes.find_weights(l)), (1, state)]
             self._query.notes[symbol] = f"weights, gradients and optimizer state of rank {rank}"
-            self._query.number(MEM, symbol, add(*total))
+            self._query.define_integer(MEM, symbol, sum_terms(*terms))
         return symbol
 
-    def live(self, moment: Moment, trained: bool = False) -> str:
-        """The bytes of a moment. What lasts longer than what it lies within is counted where that has ended."""
-        total = [(1, self.static(moment.rank, trained))]
-        for part, n in moment.counts.items():
-            if part.what in WITHIN:
-                n -= moment.counts.get(part._replace(what=WITHIN[part.what]), 0)
-            total.append((n, self.part(part, trained)))
-        return add(*total)
+    def sum_live(self, moment: Moment, trained: bool = False) -> str:
+        """The bytes of a moment. What outlasts another content is counted where that has ended."""
+        terms = [(1, self.find_static(moment.rank, trained))]
+        for holding, number in moment.counts.items():
+            shorter = OUTLASTS.get(holding.content)
+            if shorter:
+                number -= moment.counts.get(holding._replace(content=shorter), 0)
+            terms.append((number, self.find_holding(holding, trained)))
+        return sum_terms(*terms)

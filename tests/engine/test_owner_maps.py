@@ -6,7 +6,7 @@ from itertools import combinations, product
 import pytest
 
 from algebra import judging
-from interlock.engine import every_owner, graph
+from interlock.engine import graph, owner_maps
 from interlock.program.facts import Facts
 from interlock.rules.communication import Transfers
 from interlock.rules.waits import MODELS, wait_graph
@@ -54,10 +54,12 @@ def each_owner_map(how, freeze, P, M, images, body):
     program = late(P, M, how, freeze, images, body)
     visits = [m for m in range(M) if not images or images[m]]
     own = [m % P for m in range(M)]
-    few = list(dict.fromkeys(every_owner.covering(own, visits, P, {program(tuple(own)).stages[1].rank})))
+    few = list(
+        dict.fromkeys(owner_maps.list_covering_maps(own, visits, P, {program(tuple(own)).stages[1].rank}))
+    )
     maps = [program(owner) for owner in few]
     for model in MODELS:
-        times = every_owner.one_order(maps, model)
+        times = owner_maps.find_common_times(maps, model)
         fails = False
         for owner in product(range(P), repeat=len(visits)):
             whole = list(own)
@@ -68,7 +70,7 @@ def each_owner_map(how, freeze, P, M, images, body):
             if times is None:
                 fails = fails or not graph.solve(waits).acyclic
             else:
-                name = every_owner.names(facts, waits).tolist()
+                name = owner_maps.number_events(facts, waits).tolist()
                 assert all(
                     times[name[a]] < times[name[b]] for a, b in zip(waits.src.tolist(), waits.dst.tolist())
                 ), (P, M, model, whole)
@@ -79,7 +81,7 @@ def each_owner_map(how, freeze, P, M, images, body):
 
 def test_the_maps_cover_every_two_microbatches():
     for M in range(1, 12):
-        maps = list(every_owner.covering([0] * M, range(M), 3, {1}))
+        maps = list(owner_maps.list_covering_maps([0] * M, range(M), 3, {1}))
         for a, b in combinations(range(M), 2):
             seen = {(owner[a], owner[b]) for owner in maps}
             assert (
@@ -90,5 +92,5 @@ def test_the_maps_cover_every_two_microbatches():
 
 
 def test_microbatches_that_do_not_visit_keep_their_owner():
-    assert all(owner[1] == 7 for owner in every_owner.covering([0, 7, 0], [0, 2], 2, {0}))
-    assert list(every_owner.covering([0, 0], [0, 1], 1, {0})) == [(0, 0)]
+    assert all(owner[1] == 7 for owner in owner_maps.list_covering_maps([0, 7, 0], [0, 2], 2, {0}))
+    assert list(owner_maps.list_covering_maps([0, 0], [0, 1], 1, {0})) == [(0, 0)]

@@ -22,7 +22,7 @@ def one(cell: str):
     assert len(cells.kind) == 1
     match int(cells.kind[0]):
         case 255:
-            return (PAIR, *cells.halves[0].tolist())
+            return (PAIR, *cells.halves[0].ravel().tolist())
         case 253 | 254 as kind:
             return kind
         case kind:
@@ -164,7 +164,7 @@ parts = st.sampled_from(
 def test_scanner_and_expression_agree(row, end):
     text = ",".join(row) + end
     cells = scan(text)
-    halves = iter(cells.halves.tolist())
+    halves = iter(cells.halves.reshape(-1, 6).tolist())
     assert len(cells.kind) == max(len(row), 1)
     for cell, kind, stage, mb, start, stop in zip(
         row, cells.kind, cells.stage, cells.mb, cells.start, cells.end

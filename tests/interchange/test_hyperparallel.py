@@ -10,7 +10,7 @@ from command import interlock
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.interchange.hyperparallel import read
-from interlock.interchange.step_lists import StepOptions
+from interlock.interchange.importer import StepOptions
 from interlock.language.unparse import to_sched
 from interlock.program.kinds import COMPUTE, Kind
 from interlock.rules.waits import MODELS
@@ -313,9 +313,9 @@ def test_errors(text):
 def test_a_large_file_takes_little_time():
     M = 50_000
     text = as_text([[f"{kind} {m} {r}" for m in range(M) for kind in ("FWD", "BWD")] for r in range(2)])
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(read(Sources().add("x", text)).program.order) == 4 * M
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_the_command(tmp_path):

@@ -321,7 +321,7 @@ def test_what_no_schedule_can_be():
 
 
 def test_long_texts_take_little_time():
-    began = time.perf_counter()
+    began = time.process_time()
     for text in (
         "(" * 100_000,
         "E" + "t|" * 49_000 + "tE",
@@ -335,7 +335,7 @@ def test_long_texts_take_little_time():
             layout(text)
         except InputError:
             pass
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 # -- the command ---------------------------------------------------------------------------------------------------------

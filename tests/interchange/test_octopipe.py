@@ -181,9 +181,9 @@ def test_a_large_result_takes_little_time():
     text = "".join(
         f"f_{m}_0_0, {2 * m}, {2 * m + 1}\nb_{m}_0_0, {2 * m + 1}, {2 * m + 2}\n" for m in range(50_000)
     )
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(read(Sources().add("x", text)).program.order) == 100_000
-    assert time.perf_counter() - began < 15
+    assert time.process_time() - began < 15
 
 
 def test_the_command(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.interchange import torch_csv
+from interlock.interchange import csv_faults, placement
 from interlock.interchange.torch_csv import CsvOptions, NotExpressible, decode, read, write
 from interlock.program.build import OrderBuilder
 from interlock.program.ir import Kind
@@ -236,12 +236,12 @@ def test_twenty_errors_are_shown():
 
 
 def test_limits(monkeypatch):
-    monkeypatch.setattr(torch_csv, "MAX_CELLS", 8)
+    monkeypatch.setattr(csv_faults, "MAX_CELLS", 8)
     assert write(program(GOOD)) == GOOD
     assert errors(GOOD + ",")[0] == [("IL104",)]
-    monkeypatch.setattr(torch_csv, "MAX_STAGES", 1)
+    monkeypatch.setattr(placement, "MAX_STAGES", 1)
     assert errors("0F0\n1F0\n")[0] == [("IL104", 2, 1, 3)]
-    monkeypatch.setattr(torch_csv, "MAX_BYTES", len(GOOD) - 1)
+    monkeypatch.setattr(csv_faults, "MAX_BYTES", len(GOOD) - 1)
     assert errors(GOOD)[0] == [("IL104",)]
     with pytest.raises(InputError, match="larger than"):
         decode(GOOD.encode())

@@ -42,7 +42,7 @@ def looks_cut_off(cell: str) -> bool:
     return len(cell) < _LONG and bool(_TORN.fullmatch(cell) or _TORN_OVERLAP.fullmatch(cell))
 
 
-def too_large(cell: str, limit: int) -> int | None:
+def find_large_index(cell: str, limit: int) -> int | None:
     """An index above `limit` in a cell that is an operation or an overlap but for that."""
     if not re.fullmatch(
         rf"{_OPERATION.pattern}|\({_OPERATION.pattern};{_OPERATION.pattern}\){OVERLAP[1:]}", cell

@@ -40,8 +40,7 @@ class Cells:
     `line[i]` is the first cell of line i (0-based), with one more entry at the end.
 
     `start`, `end`: the cell without blanks around it. `kind`: of `Kind`, or EMPTY, BAD, PAIR. An overlap
-    (PAIR) has its two operations in `halves`, one row (kind, stage, mb, kind, stage, mb) an overlap, in
-    order.
+    (PAIR) has its two operations in `halves`, in order: [overlaps, 2, (kind, stage, mb)].
     """
 
     start: np.ndarray
@@ -51,6 +50,11 @@ class Cells:
     stage: np.ndarray
     mb: np.ndarray
     halves: np.ndarray
+
+    @property
+    def half_places(self) -> np.ndarray:
+        """Stage and microbatch of the halves of overlaps."""
+        return self.halves[:, :, 1:]
 
     def line_of(self, cell: int) -> int:
         return int(np.searchsorted(self.line, cell, side="right")) - 1
@@ -74,7 +78,7 @@ def scan(text: str) -> Cells:
 
     n = len(start)
     kind, stage, mb = np.empty(n, np.uint8), np.empty(n, np.int32), np.empty(n, np.int32)
-    halves = [np.empty((0, 6), np.int32)]
+    halves = [np.empty((0, 2, 3), np.int32)]
     for low in range(0, n, _BLOCK):
         part = slice(low, low + _BLOCK)
         kind[part], stage[part], mb[part] = _operations(chars, start[part], end[part])
@@ -133,13 +137,9 @@ def _operations(
         stop -= run
 
     kind = _words(chars, word, stop - word)
-    zero = chars[start] == ord("0"), chars[stop] == ord("0")
-    good = (
-        (word > start)
-        & ~(zero[0] & (word - start > 1))
-        & ~(zero[1] & (end - stop > 1))
-        & (HAS_MICROBATCH[kind] == (stop < end))
-    )
+    leading_zero = (chars[start] == ord("0")) & (word - start > 1)
+    leading_zero |= (chars[stop] == ord("0")) & (end - stop > 1)
+    good = (word > start) & ~leading_zero & (HAS_MICROBATCH[kind] == (stop < end))
     kind[~good] = BAD
     mb[stop == end] = -1
     return kind, stage, mb
@@ -162,22 +162,29 @@ def _words(chars: np.ndarray, at: np.ndarray, length: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(chars: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The texts that read `(0F7;7B3)OVERLAP_F_B`, one F and one of B, I, W in either order; and their halves."""
+    """The texts that read `(0F7;7B3)OVERLAP_F_B`, one F and one of B, I, W in either order; and their
+    halves.
+    """
     size = len(OVERLAP)
     rows = np.flatnonzero((chars[start] == ord("(")) & (end - start > size))
     if len(rows):
         tail = np.ascontiguousarray(chars[end[rows, None] - size + np.arange(size)]).view(f"S{size}").ravel()
         rows = rows[tail == OVERLAP.encode()]
     if not len(rows):
-        return rows, np.empty((0, 6), np.int32)
+        return rows, np.empty((0, 2, 3), np.int32)
     first, last = start[rows[0]], end[rows[-1]]
     semicolon = np.append(np.flatnonzero(chars[first:last] == ord(";")) + first, [last, last])
     i = np.searchsorted(semicolon, start[rows])
     middle, after = semicolon[i], semicolon[i + 1]
     one = (middle < end[rows]) & (after >= end[rows])  # exactly one semicolon
     rows, middle = rows[one], middle[one]
-    a = _operations(chars, start[rows] + 1, middle)
-    b = _operations(chars, middle + 1, end[rows] - size)
-    backward = lambda kind: (kind >= Kind.B) & (kind <= Kind.W)
-    good = (a[0] == Kind.F) & backward(b[0]) | backward(a[0]) & (b[0] == Kind.F)
-    return rows[good], np.stack([c[good].astype(np.int32) for c in (*a, *b)], axis=1)
+    left = _operations(chars, start[rows] + 1, middle)
+    right = _operations(chars, middle + 1, end[rows] - size)
+    halves = np.stack([np.stack(half, axis=1).astype(np.int32) for half in (left, right)], axis=1)
+    before, behind = halves[:, 0, 0], halves[:, 1, 0]  # their kinds
+    good = (before == Kind.F) & _is_backward(behind) | _is_backward(before) & (behind == Kind.F)
+    return rows[good], halves[good]
+
+
+def _is_backward(kind: np.ndarray) -> np.ndarray:
+    return (kind >= Kind.B) & (kind <= Kind.W)

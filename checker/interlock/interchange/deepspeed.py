@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from interlock.interchange.importer import NO_STEP_OPTIONS, Imported, StepListImporter, StepOptions
 from interlock.interchange.json_reader import Value, read_json, shorten
 from interlock.interchange.step_lists import (
-    Imported,
-    StepOptions,
-    assemble,
-    build,
-    flat,
-    index,
-    lists_any,
-    ranks_of,
+    assemble_program,
+    build_order,
+    check_rank_lists,
+    contains_any,
+    flatten_steps,
+    parse_index,
 )
 from interlock.program.build import OrderBuilder
 from interlock.program.kinds import TRANSFER, Kind
@@ -46,13 +45,13 @@ class _Step:
     span: Span
 
 
-def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
+def read(source: Source, options: StepOptions = NO_STEP_OPTIONS) -> Imported:
     """The program of `[["LoadMicroBatch(buffer_id=0)", ..], ..]`, a list for each rank.
 
     Raises InputError (IL104, IL106, IL112, IL113).
     """
     value = read_json(source)
-    lists = ranks_of(
+    lists = check_rank_lists(
         value.expect(
             list,
             "a list of instructions for each rank",
@@ -61,7 +60,10 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
         value,
     )
     steps = [
-        [_step(item) for item in flat(rank.expect(list, "a list of instructions", _FORM), "an instruction")]
+        [
+            _step(item)
+            for item in flatten_steps(rank.expect(list, "a list of instructions", _FORM), "an instruction")
+        ]
         for rank in lists
     ]
     _one_form(steps)
@@ -90,12 +92,12 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
             *shown,
             replace(last, detail=(f"{len(clashes)} instructions of this file fill a buffer that is in use",)),
         )
-    order = build(builder)
-    program = assemble(
+    order = build_order(builder)
+    program = assemble_program(
         order,
         options,
-        inserted=not lists_any(order, TRANSFER),
-        reductions_inserted=not lists_any(order, [Kind.REDUCE]),
+        inserted=not contains_any(order, TRANSFER),
+        reductions_inserted=not contains_any(order, [Kind.REDUCE]),
     )
     return Imported(
         program,
@@ -132,7 +134,7 @@ def _step(item: Value) -> _Step:
             item.span,
             help=f"write `{name}(buffer_id=0)`",
         )
-    return _Step(name, by or "", index(digits, item) if digits else -1, item.span)
+    return _Step(name, by or "", parse_index(digits, item) if digits else -1, item.span)
 
 
 def _one_form(steps: list[list[_Step]]) -> None:
@@ -242,3 +244,6 @@ class _Buffers:
                 help=f"put `{'LoadMicroBatch' if self.rank == 0 else 'RecvActivation'}(buffer_id={s.number})` before it",
             )
         return self.held[s.number]
+
+
+IMPORTER = StepListImporter(read)

@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from interlock.interchange.importer import NO_STEP_OPTIONS, Imported, StepListImporter, StepOptions
 from interlock.interchange.json_reader import Value, describe, read_json, shorten
 from interlock.interchange.step_lists import (
-    Imported,
-    StepOptions,
-    assemble,
-    build,
-    index,
-    lists_any,
-    ranks_of,
+    assemble_program,
+    build_order,
+    check_rank_lists,
+    contains_any,
+    parse_index,
 )
 from interlock.program.build import OrderBuilder
 from interlock.program.ir import Communicator, Stage
@@ -79,7 +78,7 @@ class _Step:
     launch: int = -1
 
 
-def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
+def read(source: Source, options: StepOptions = NO_STEP_OPTIONS) -> Imported:
     """The program of `{"0": ["FWD 0 0", ..], ..}`. Raises InputError (IL104, IL106, IL112, IL113, IL204)."""
     lists = [list(_steps(steps)) for steps in _ranks(read_json(source))]
     encoder = _encoder(lists)
@@ -87,12 +86,12 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
     for rank, steps in enumerate(lists):
         _add(builder, rank, steps, encoder)
         builder.end_rank()
-    order = build(builder)
-    inserted = not lists_any(order, TRANSFER)
+    order = build_order(builder)
+    inserted = not contains_any(order, TRANSFER)
     if encoder is None:
         return Imported(
-            assemble(
-                order, options, inserted=inserted, reductions_inserted=not lists_any(order, [Kind.REDUCE])
+            assemble_program(
+                order, options, inserted=inserted, reductions_inserted=not contains_any(order, [Kind.REDUCE])
             )
         )
     placement = options.placement
@@ -104,7 +103,7 @@ def read(source: Source, options: StepOptions = StepOptions()) -> Imported:
             f"the placement `{placement}` is declared, and the file has a transposed encoder in front",
             help="leave it out, or give the rank of each stage",
         )
-    program = assemble(
+    program = assemble_program(
         order,
         replace(options, placement=placement),
         inserted=inserted,
@@ -141,7 +140,7 @@ def _ranks(value: Value) -> list[Value]:
         'an object of ranks, `{"0": ["FWD 0 0", ..], ..}`',
         "write out `exec_order`: for each rank its list of steps",
     )
-    ranks_of(list(lists.values()), value)
+    check_rank_lists(list(lists.values()), value)
     wrong = next((name for name in lists if not re.fullmatch("0|[1-9][0-9]*", name)), None)
     if wrong is not None:
         raise error(
@@ -219,7 +218,10 @@ def _one(item: Value) -> Iterable[_Step]:
         )
     return (
         _Step(
-            kind, -1 if mb == "-" else index(mb, item), -1 if stage == "-1" else index(stage, item), item.span
+            kind,
+            -1 if mb == "-" else parse_index(mb, item),
+            -1 if stage == "-1" else parse_index(stage, item),
+            item.span,
         ),
     )
 
@@ -494,3 +496,6 @@ def _mpipe(
             builder.op(Kind.RECV, peer=owner, name=graph, **at)
         case "MPIPE_TRANSPOSE_BWD" if graph >= 0:  # runs when the encoder's input has come
             builder.op(Kind.WAIT, name=graph, **at)
+
+
+IMPORTER = StepListImporter(read)

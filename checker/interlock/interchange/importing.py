@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
+from interlock.interchange import megatron
+from interlock.interchange.importer import CsvOptions, Importer
+from interlock.interchange.json_reader import decode
 from interlock.interchange.megatron import LayoutSizes
+from interlock.interchange.megatron_flags import read_flags
+from interlock.language.unparse import to_sched
 from interlock.text.source import Source, Sources
 
-FORMATS = ("csv", "hyperparallel", "deepspeed", "octopipe")
+IMPORTERS = {  # a format -> the module here whose IMPORTER reads it
+    "csv": "torch_csv",
+    "hyperparallel": "hyperparallel",
+    "deepspeed": "deepspeed",
+    "octopipe": "octopipe",
+}
+FORMATS = tuple(IMPORTERS)
+
+
+def find_importer(form: str) -> Importer:
+    """Raises KeyError for an unknown format."""
+    return import_module(f"{__package__}.{IMPORTERS[form]}").IMPORTER
 
 
 def import_layout(
-    sources: Sources, text: str, asked: LayoutSizes, name: str, microbatches: int | None, flags: bool = False
+    sources: Sources, text: str, sizes: LayoutSizes, name: str, microbatches: int | None, flags: bool = False
 ) -> str:
     """The schedule of a Megatron layout, or of the flags that place its layers. Raises InputError."""
-    from interlock.interchange.megatron import read_layout, to_sched
-    from interlock.interchange.megatron_flags import read_flags
-
+    read = read_flags if flags else megatron.read_layout
     source = sources.add("flags" if flags else "layout", text)
-    return to_sched((read_flags if flags else read_layout)(source, asked), name, microbatches)
+    return megatron.to_sched(read(source, sizes), name, microbatches)
+
+
+def _read_nothing(path: str) -> bytes | None:
+    return None
 
 
 def import_file(
@@ -28,49 +47,25 @@ def import_file(
     data: bytes,
     form: str,
     name: str,
-    csv=None,
-    read: Callable[[str], bytes | None] = lambda path: None,
+    csv: CsvOptions | None = None,
+    read: Callable[[str], bytes | None] = _read_nothing,
 ) -> str:
     """The schedule of a file in one of FORMATS.
 
-    `csv`: CsvOptions, whose placement and microbatches count for every format. `read`: the contents of a file
-    that belongs to it (OctoPipe's partition.txt and placement.txt, from its folder), None if there is none.
-    Raises InputError.
+    `csv`: its placement and microbatches count for every format. `read`: the contents of a file that belongs to
+    it (OctoPipe's partition.txt and placement.txt, from its folder), None if there is none. Raises InputError.
     """
-    from interlock.interchange.torch_csv import CsvOptions
-    from interlock.language.unparse import to_sched
-
-    csv = csv or CsvOptions()
-    if form == "csv":
-        from interlock.interchange import torch_csv
-
-        return to_sched(torch_csv.read(sources.add(path, torch_csv.decode(data)), csv), name)
-    from interlock.interchange.json_reader import decode
-    from interlock.interchange.step_lists import StepOptions
-
-    source, options = sources.add(path, decode(data)), StepOptions(csv.placement, csv.microbatches)
-    match form:
-        case "hyperparallel":
-            from interlock.interchange.hyperparallel import read as reader
-
-            imported = reader(source, options)
-        case "deepspeed":
-            from interlock.interchange.deepspeed import read as reader
-
-            imported = reader(source, options)
-        case _:
-            from interlock.interchange.octopipe import read as reader
-
-            imported = reader(source, options, *_beside(sources, path, read))
+    importer = find_importer(form)
+    source = sources.add(path, importer.decode(data))
+    companions = [_read_companion(sources, path, other, read) for other in importer.companions]
+    imported = importer.read(source, csv or CsvOptions(), companions)
     return to_sched(imported.program, name, comments=imported.comments)
 
 
-def _beside(sources: Sources, path: str, read: Callable[[str], bytes | None]) -> list[Source | None]:
-    from interlock.interchange.json_reader import decode
-
-    out: list[Source | None] = []
-    for other in ("partition.txt", "placement.txt"):
-        where = str(Path(path).parent / other)
-        data = read(where) if Path(path).suffix == ".txt" and Path(path).name != other else None
-        out.append(None if data is None else sources.add(where, decode(data)))
-    return out
+def _read_companion(
+    sources: Sources, path: str, name: str, read: Callable[[str], bytes | None]
+) -> Source | None:
+    """A text file beside the text file at `path`."""
+    where = str(Path(path).parent / name)
+    data = read(where) if Path(path).suffix == ".txt" and Path(path).name != name else None
+    return None if data is None else sources.add(where, decode(data))

@@ -31,6 +31,9 @@ class LayoutSizes:
     mtp: int | None = None
 
 
+NO_SIZES = LayoutSizes()
+
+
 @dataclass(frozen=True)
 class Layout:
     """`stages[s]` are the items of stage s, as letters; stage s is chunk s div ranks of rank s mod ranks.
@@ -59,7 +62,7 @@ class Layout:
 
 
 def read_layout(
-    source: Source, asked: LayoutSizes = LayoutSizes(), start: int = 0, end: int | None = None
+    source: Source, sizes: LayoutSizes = NO_SIZES, start: int = 0, end: int | None = None
 ) -> Layout:
     """A layout string, or `[start, end)` of the source, in full.
 
@@ -77,9 +80,9 @@ def read_layout(
     items = _expand(_Reader(source, start, len(text.rstrip(" \t\r\n"))).sequence())
     stages, spans = _stages(items)
     _check_items(stages, spans)
-    ranks = len(stages) if asked.ranks is None else asked.ranks
+    ranks = len(stages) if sizes.ranks is None else sizes.ranks
     layout = Layout(ranks, tuple(stages), tuple(spans))
-    _check_asked(layout, asked, Span(source.base + start, max(len(text[start:].rstrip()), 1)))
+    _check_sizes(layout, sizes, Span(source.base + start, max(len(text[start:].rstrip()), 1)))
     return Layout(ranks, layout.stages, layout.spans, tuple(_empty(layout)))
 
 
@@ -308,7 +311,7 @@ def _check_items(stages: list[str], spans: list[Span]) -> None:
         )
 
 
-def _check_asked(layout: Layout, asked: LayoutSizes, whole: Span) -> None:
+def _check_sizes(layout: Layout, sizes: LayoutSizes, whole: Span) -> None:
     ranks, n = layout.ranks, len(layout.stages)
     if not 1 <= ranks <= MAX_RANKS:
         raise error("IL104", f"{ranks} ranks are asked", help=f"ask for 1 to {MAX_RANKS:,}")
@@ -320,19 +323,19 @@ def _check_asked(layout: Layout, asked: LayoutSizes, whole: Span) -> None:
             whole,
             help=f"write {near if near == n - n % ranks and near else ranks} or {near + ranks} stages, or ask for a number of ranks that divides {n}",
         )
-    if asked.layers is not None and layout.count("t") != asked.layers:
+    if sizes.layers is not None and layout.count("t") != sizes.layers:
         raise error(
             "IL214",
-            f"the layout has {layout.count('t')} decoder layers, and {asked.layers} are asked",
+            f"the layout has {layout.count('t')} decoder layers, and {sizes.layers} are asked",
             whole,
-            help=f"{'add' if layout.count('t') < asked.layers else 'take out'} {abs(layout.count('t') - asked.layers)} `t`",
+            help=f"{'add' if layout.count('t') < sizes.layers else 'take out'} {abs(layout.count('t') - sizes.layers)} `t`",
         )
-    if asked.mtp is not None and layout.count("m") != asked.mtp:
+    if sizes.mtp is not None and layout.count("m") != sizes.mtp:
         raise error(
             "IL214",
-            f"the layout has {layout.count('m')} MTP layers, and {asked.mtp} are asked",
+            f"the layout has {layout.count('m')} MTP layers, and {sizes.mtp} are asked",
             whole,
-            help=f"{'add' if layout.count('m') < asked.mtp else 'take out'} {abs(layout.count('m') - asked.mtp)} `m`",
+            help=f"{'add' if layout.count('m') < sizes.mtp else 'take out'} {abs(layout.count('m') - sizes.mtp)} `m`",
         )
     holding = [s for s, items in enumerate(layout.stages) if "m" in items]
     if len(holding) > 1:

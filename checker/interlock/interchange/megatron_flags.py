@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from interlock.interchange.megatron import MAX_ITEMS, MAX_RANKS, MAX_TEXT, Layout, LayoutSizes, read_layout
+from interlock.interchange.megatron import (
+    MAX_ITEMS,
+    MAX_RANKS,
+    MAX_TEXT,
+    NO_SIZES,
+    Layout,
+    LayoutSizes,
+    read_layout,
+)
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
@@ -32,7 +40,7 @@ class _Flag:
     at: tuple[int, int] = (0, 0)  # of a layout: where it stands
 
 
-def read_flags(source: Source, asked: LayoutSizes = LayoutSizes()) -> Layout:
+def read_flags(source: Source, sizes: LayoutSizes = NO_SIZES) -> Layout:
     """The layout that Megatron's flags come to. Raises InputError (IL104, IL106, IL111, IL214, IL215)."""
     flags = _flags(source)
     value = lambda name: flags[name].value if name in flags else None
@@ -44,10 +52,10 @@ def read_flags(source: Source, asked: LayoutSizes = LayoutSizes()) -> Layout:
             whole,
             help="add `--pipeline-model-parallel-size 4`, say",
         )
-    if asked.ranks not in (None, value("ranks")):
+    if sizes.ranks not in (None, value("ranks")):
         raise error(
             "IL214",
-            f"the flags give {value('ranks')} ranks, and {asked.ranks} are asked",
+            f"the flags give {value('ranks')} ranks, and {sizes.ranks} are asked",
             flags["ranks"].span,
             help="ask for the same number, or leave it out",
         )
@@ -59,7 +67,7 @@ def read_flags(source: Source, asked: LayoutSizes = LayoutSizes()) -> Layout:
             help=f"ask for 1 to {MAX_RANKS:,}",
         )
     if "layout" in flags:
-        return _layout_of_flags(source, flags, asked)
+        return _layout_of_flags(source, flags, sizes)
     if "layers" not in flags:
         raise error("IL111", "the flags give no number of layers", whole, help="add `--num-layers 32`, say")
     if not 1 <= value("layers") <= MAX_ITEMS:
@@ -69,7 +77,7 @@ def read_flags(source: Source, asked: LayoutSizes = LayoutSizes()) -> Layout:
             flags["layers"].span,
             help=f"ask for 1 to {MAX_ITEMS:,}",
         )
-    for name, number in (("layers", asked.layers), ("mtp", asked.mtp)):
+    for name, number in (("layers", sizes.layers), ("mtp", sizes.mtp)):
         if number is not None and number != (value(name) or 0):
             raise error(
                 "IL214",
@@ -153,7 +161,7 @@ def _flags(source: Source) -> dict[str, _Flag]:
     return out
 
 
-def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: LayoutSizes) -> Layout:
+def _layout_of_flags(source: Source, flags: dict[str, _Flag], sizes: LayoutSizes) -> Layout:
     for name in ("per_stage", "chunks", "first", "last", "embedding", "loss"):
         if name in flags:
             raise InputError(
@@ -166,8 +174,8 @@ def _layout_of_flags(source: Source, flags: dict[str, _Flag], asked: LayoutSizes
             )
     value = lambda name: flags[name].value if name in flags else None
     start, end = flags["layout"].at
-    layers = value("layers") if asked.layers is None else asked.layers
-    mtp = value("mtp") if asked.mtp is None else asked.mtp
+    layers = value("layers") if sizes.layers is None else sizes.layers
+    mtp = value("mtp") if sizes.mtp is None else sizes.mtp
     return read_layout(
         source,
         LayoutSizes(value("ranks"), layers, mtp if mtp is not None else 0 if layers is not None else None),

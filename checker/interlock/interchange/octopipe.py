@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from interlock.interchange.importer import NO_STEP_OPTIONS, Imported, StepListImporter, StepOptions
 from interlock.interchange.json_reader import MAX_VALUES, Reader, Value, describe, read_json, shorten
-from interlock.interchange.step_lists import Imported, StepOptions, assemble, build, index
-from interlock.interchange.torch_csv import MAX_RANKS
+from interlock.interchange.placement import MAX_RANKS
+from interlock.interchange.step_lists import assemble_program, build_order, parse_index
 from interlock.program.build import OrderBuilder
-from interlock.program.ir import Kind
+from interlock.program.kinds import Kind
 from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
@@ -36,7 +37,7 @@ class _Work:
 
 def read(
     source: Source,
-    options: StepOptions = StepOptions(),
+    options: StepOptions = NO_STEP_OPTIONS,
     partition: Source | None = None,
     placement: Source | None = None,
 ) -> Imported:
@@ -114,7 +115,7 @@ def _program(
         for w in listed:
             builder.op(kinds[w.type], w.stage, w.mb, at=w.span.at, width=w.span.width)
         builder.end_rank()
-    order = build(builder)
+    order = build_order(builder)
     if places is not None and options.placement is None:
         options = StepOptions(tuple(places), options.microbatches)
         run = {w.stage for w in work}
@@ -126,7 +127,7 @@ def _program(
                 placement.span,
                 help="take it out of the placement, or write out the whole result",
             )
-    program = assemble(order, options, inserted=True, reductions_inserted=True)
+    program = assemble_program(order, options, inserted=True, reductions_inserted=True)
     comments = ()
     if partition is not None:
         sizes = _sizes(partition)
@@ -165,7 +166,7 @@ def _lines(source: Source) -> Iterator[_Work]:
             raise error("IL112", f"`{shorten(body)}` is no work of a device", span, help=_FORM)
         kind, *numbers, start, end = found.groups()
         of = Value(body, span)
-        yield _work(kind, *(index(n, of) for n in numbers), Decimal(start), Decimal(end), span, _FORM)
+        yield _work(kind, *(parse_index(n, of) for n in numbers), Decimal(start), Decimal(end), span, _FORM)
 
 
 def _work(
@@ -228,7 +229,7 @@ def _number(source: Source, found: re.Match, at: int = 0) -> Value:
             span,
             help="write whole numbers, with commas or blanks, or a list in brackets",
         )
-    return Value(index(found[0], Value(None, span)), span)
+    return Value(parse_index(found[0], Value(None, span)), span)
 
 
 # -- partition and placement ---------------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ def _entry(entry: Value) -> _Work:
             raise error("IL112", f"expected a time, not {describe(p)}", p.span, help=_TUPLE)
     return _work(
         kind,
-        *(index(str(p.data), p) for p in parts[1:4]),
+        *(parse_index(str(p.data), p) for p in parts[1:4]),
         Decimal(parts[4].data),
         Decimal(parts[5].data),
         entry.span,
@@ -416,3 +417,6 @@ def _skip(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
+
+
+IMPORTER = StepListImporter(read, ("partition.txt", "placement.txt"))

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields
 
 import numpy as np
 
+from interlock.interchange.importer import StepOptions
 from interlock.interchange.json_reader import Value
-from interlock.interchange.torch_csv import MAX_INDEX, MAX_RANKS, count_microbatches, count_stages, placed
+from interlock.interchange.placement import (
+    MAX_INDEX,
+    MAX_RANKS,
+    count_microbatches,
+    count_stages,
+    place_stages,
+)
 from interlock.program.build import OrderBuilder
 from interlock.program.ir import Layer, Order, Program, Stage
 from interlock.program.kinds import COMPUTE, Kind
 from interlock.text.finding import error
 
 
-@dataclass(frozen=True)
-class StepOptions:
-    """What a file cannot say of itself; `placement` as in CsvOptions."""
-
-    placement: Literal["loop", "vee"] | tuple[int, ...] | None = None
-    microbatches: int | None = None
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A program, and what a reader of its `.sched` file should know of it."""
-
-    program: Program
-    comments: tuple[str, ...] = ()
-
-
-def ranks_of(lists: Sequence[Value], of: Value) -> Sequence[Value]:
+def check_rank_lists(lists: Sequence[Value], of: Value) -> Sequence[Value]:
     """The lists of the ranks, of which there is one at least and not too many."""
     if not lists:
         raise error("IL106", "the file lists no rank", of.span, help="write a list of steps for each rank")
@@ -47,7 +37,7 @@ def ranks_of(lists: Sequence[Value], of: Value) -> Sequence[Value]:
     return lists
 
 
-def flat(steps: list[Value], what: str) -> Iterator[Value]:
+def flatten_steps(steps: list[Value], what: str) -> Iterator[Value]:
     """The strings of a list whose items are strings or lists of strings (the commands of one step)."""
     for item in steps:
         if isinstance(item.data, list):
@@ -56,7 +46,7 @@ def flat(steps: list[Value], what: str) -> Iterator[Value]:
             yield item
 
 
-def index(digits: str, of: Value) -> int:
+def parse_index(digits: str, of: Value) -> int:
     if len(digits) > 9 or int(digits) > MAX_INDEX:
         raise error(
             "IL104",
@@ -67,7 +57,7 @@ def index(digits: str, of: Value) -> int:
     return int(digits)
 
 
-def build(builder: OrderBuilder) -> Order:
+def build_order(builder: OrderBuilder) -> Order:
     """The order, which holds work. Raises IL106."""
     order = builder.build()
     if not np.isin(order.kind, [int(k) for k in COMPUTE]).any():
@@ -79,7 +69,7 @@ def build(builder: OrderBuilder) -> Order:
     return order
 
 
-def assemble(order: Order, options: StepOptions, **changes) -> Program:
+def assemble_program(order: Order, options: StepOptions, **changes) -> Program:
     """A program of stages of one trainable layer each, placed as declared or where they run.
 
     Raises IL104, IL204.
@@ -87,7 +77,7 @@ def assemble(order: Order, options: StepOptions, **changes) -> Program:
     ranks = len(order.start) - 1
     staged = _staged(order)
     stages = count_stages(staged)
-    placement = placed(staged, stages, ranks, options.placement)
+    placement = place_stages(staged, stages, ranks, options.placement)
     return Program(
         ranks,
         count_microbatches(order, options.microbatches),
@@ -105,5 +95,5 @@ def _staged(order: Order) -> Order:
     return Order(start, *(getattr(order, f.name)[keep] for f in fields(Order)[1:]))
 
 
-def lists_any(order: Order, kinds: Sequence[Kind]) -> bool:
+def contains_any(order: Order, kinds: Collection[Kind]) -> bool:
     return bool(np.isin(order.kind, [int(k) for k in kinds]).any())

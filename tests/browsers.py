@@ -33,7 +33,7 @@ def find() -> str | None:
 
 
 def install(folder: Path) -> str | None:
-    """Debian's Chromium, installed by apt where this user may; one process at a time, by a lock in `folder`."""
+    """Debian's Chromium, installed by apt where this user may; `folder` holds a lock."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return None
     with open(folder / "browser.lock", "w", encoding="utf-8") as lock:

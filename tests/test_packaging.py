@@ -1,4 +1,4 @@
-"""What is installed works away from the repository: grammar, spec and standard skeletons travel in the wheel."""
+"""What is installed works away from the repository: grammar, spec and skeletons travel in the wheel."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def run(python_path: Path, *args, cwd: Path) -> subprocess.CompletedProcess:
     """`-P` and an own folder: nothing of the repository is found by chance."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "interlock.cli", *map(str, args)],
+        check=False,
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -88,7 +89,7 @@ def test_the_wheel_holds_what_the_program_reads_and_nothing_else(wheel):
         str(p.relative_to(ROOT / "checker"))
         for p in (ROOT / "checker" / "interlock" / "report" / "timeline" / "page").iterdir()
     }
-    assert names == python | page | {f"interlock/_data/{n}" for n in data}
+    assert names == python | page | {f"interlock/_data/{n}" for n in data} | {"interlock/py.typed"}
 
 
 def test_the_version_and_the_command(wheel):
@@ -98,7 +99,8 @@ def test_the_version_and_the_command(wheel):
     entry = next(n for n in package.namelist() if n.endswith("entry_points.txt"))
     assert "interlock = interlock.cli:main" in package.read(entry).decode()
     metadata = package.read(next(n for n in package.namelist() if n.endswith("METADATA"))).decode()
-    assert f"\nVersion: {__version__}\n" in metadata
+    assert f"\nVersion: {__version__}\n" in metadata and "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert any(n.endswith("/licenses/LICENSE") for n in package.namelist())
 
 
 @pytest.mark.parametrize("layout", ["wheel", "checkout"])
@@ -106,6 +108,7 @@ def test_it_checks_a_schedule_from_another_folder(layout, installed, elsewhere):
     path = installed if layout == "wheel" else ROOT / "checker"
     where = subprocess.run(
         [sys.executable, "-P", "-c", "import interlock; print(interlock.__file__)"],
+        check=True,
         cwd=elsewhere,
         capture_output=True,
         text=True,

@@ -1,7 +1,9 @@
 """From a file to the cases in it: the one way to a program, for every command.
 
-The only caller of the parser, the library, the elaborator and the readers of CSVs and of measured runs. A case holds its
-sizes at the upper ends of what is assumed, the capacity that was asked for, and the models, targets and expectations.
+The only caller of the parser, the library, the elaborator and the readers of CSVs and of measured runs. A
+case holds its
+sizes at the upper ends of what is assumed, the capacity that was asked for, and the models, targets and
+expectations.
 """
 
 from __future__ import annotations
@@ -122,7 +124,9 @@ class Family:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file: its cases, or the errors that kept it from being read (`as_expected`: its header asks for them)."""
+    """A file: its cases, or the errors that kept it from being read (`as_expected`: its header asks for
+    them).
+    """
 
     path: str
     sources: Sources
@@ -132,7 +136,9 @@ class Loaded:
 
 
 def load(path: str, data: bytes, question: Question = Question()) -> Loaded:
-    """The cases of a `.sched` file, of a PyTorch CSV (`.csv`), or of a measured run (`.json`). What is wrong is in the result."""
+    """The cases of a `.sched` file, of a PyTorch CSV (`.csv`), or of a measured run (`.json`). What is wrong
+    is in the result.
+    """
     sources = Sources()
     text = ""
     try:
@@ -174,7 +180,9 @@ def case_of(
 
 
 def header_expects_errors(text: str, findings: Sequence[Finding]) -> bool:
-    """Whether the comments a text begins with expect it to be refused with these codes: `# expect: invalid IL101`."""
+    """Whether the comments a text begins with expect it to be refused with these codes: `# expect: invalid
+    IL101`.
+    """
     expected = [e for e in read_header_expectations(text[:4096]) if e.verdict == "invalid" and e.codes]
     found = {f.code for f in findings}
     return bool(expected) and all({c.text for c in e.codes} <= found for e in expected)
@@ -241,7 +249,9 @@ def _of_schedule(base: Case, schedule: Elaborated, library: Library) -> Case:
 def _asked(
     question: Question, models: Sequence[str], expected: Sequence[str], targets: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The models that a schedule names, those its expectations name, those asked for, and those of the targets' transports."""
+    """The models that a schedule names, those its expectations name, those asked for, and those of the
+    targets' transports.
+    """
     targets = tuple(dict.fromkeys([*targets, *question.targets]))
     unknown = [t for t in targets if t not in TRANSPORT]
     if unknown:
@@ -252,7 +262,9 @@ def _asked(
 
 
 def guard_size(program: Program, span: Span) -> None:
-    """Raises IL104 for a program of many more pairs of a stage and a microbatch than operations: tables over them would fill the memory."""
+    """Raises IL104 for a program of many more pairs of a stage and a microbatch than operations: tables over
+    them would fill the memory.
+    """
     pairs = len(program.stages) * program.microbatches
     if pairs > min(MOST_PAIRS, max(FEW_PAIRS, 10 * len(program.order))):
         raise error(
@@ -292,7 +304,8 @@ def _write_owners(node: ast.Schedule, region: str, owner: Sequence[int]) -> ast.
     return replace(node, cut=replace(node.cut, regions=regions))
 
 
-# ---- sizes in intervals ---------------------------------------------------------------------------------------
+# ---- sizes in intervals
+# ---------------------------------------------------------------------------------------
 
 
 def assumed_sizes(schedule: Elaborated) -> list[Assumption]:

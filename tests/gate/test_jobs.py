@@ -14,7 +14,7 @@ import pytest
 from command import ROOT
 from gate.scratch import BAD, CSV, GOOD, GROWS
 from interlock.check import files
-from interlock.cli import check, parallel
+from interlock.cli import checking, parallel
 
 FILES = {
     f"s/{n:02}.sched": text
@@ -63,7 +63,7 @@ def faulty(monkeypatch):
             raise RuntimeError("the judges disagree")
         return real(path, data, options)
 
-    monkeypatch.setattr(check, "check_file", check_file)
+    monkeypatch.setattr(checking, "check_file", check_file)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the fault is handed to processes by forking")
@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_opened(run, tmp_path, monkeypatch):
     """A fault of the disk is no fault of a schedule: exit code 2, as with one process."""
     run({name: text for name, text in FILES.items()})
     monkeypatch.setattr(
-        check, "read", lambda path: (_ for _ in ()).throw(PermissionError(13, "Permission denied", path))
+        checking, "read", lambda path: (_ for _ in ()).throw(PermissionError(13, "Permission denied", path))
     )
     for jobs in (1, 2):
         done = run("check", "s", "--jobs", jobs)

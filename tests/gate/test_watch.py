@@ -13,7 +13,7 @@ import pytest
 
 from command import ROOT
 from gate.scratch import BAD, GOOD, GROWS, RAISED
-from interlock.cli import check, make_parser, watch
+from interlock.cli import checking, make_parser, watch
 
 SKELETON = (ROOT / "spec" / "std" / "gpipe.sched").read_text(encoding="utf-8")
 
@@ -25,9 +25,9 @@ def look(run, capsys, monkeypatch):
 
     def go(args, *changes):
         rounds, checked, errors = [], [], []
-        real = check.check_path
+        real = checking.check_path
         monkeypatch.setattr(
-            check, "check_path", lambda path, **options: checked.append(path) or real(path, **options)
+            checking, "check_path", lambda path, **options: checked.append(path) or real(path, **options)
         )
         changes = iter(changes)
 

@@ -1,4 +1,6 @@
-"""Certificates: what an answer claims, with the obligations it covers, for the kernel to judge again (spec/certificates.md)."""
+"""Certificates: what an answer claims, with the obligations it covers, for the kernel to judge again
+(spec/certificates.md).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ LARGEST_FILE = 1 << 30
 def certificates(
     answer: Answer, limits: Limits = Limits(), source: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """The documents of an answer, one for each program that its claims are about; none of an answer that no claim supports.
+    """The documents of an answer, one for each program that its claims are about; none of an answer that no
+    claim supports.
 
-    Each states the verdict, the models, the limits, and of every obligation which claims cover it, in this document or in
+    Each states the verdict, the models, the limits, and of every obligation which claims cover it, in this
+    document or in
     which `part`; (), None: it is judged by the rules alone.
     """
     if answer.verdict not in (Verdict.VALID, Verdict.INVALID):
@@ -90,7 +94,9 @@ def read(path: Path) -> Any:
 
 
 def write(folder: Path, results: Iterable[FileResult]) -> list[Path]:
-    """Writes the certificates of every answer: FILE.SCHEDULE.MODEL.cert, with a number where an answer has several."""
+    """Writes the certificates of every answer: FILE.SCHEDULE.MODEL.cert, with a number where an answer has
+    several.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     return [
         _write(folder, result, checked, answer.model, number, document)

@@ -1,4 +1,6 @@
-"""`require` of makespan, bubble and exposure, also for every value of what `assume` leaves open (spec/cost.md, "Requirements", "Intervals")."""
+"""`require` of makespan, bubble and exposure, also for every value of what `assume` leaves open
+(spec/cost.md, "Requirements", "Intervals").
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,12 @@ TIMED = ("forward", "backward", "backward_input", "backward_weight")
 
 @dataclass(frozen=True)
 class Durations:
-    """R-REQ-4 to R-REQ-6: bubble, exposure and makespan within what `require` allows; asked of what is valid otherwise.
+    """R-REQ-4 to R-REQ-6: bubble, exposure and makespan within what `require` allows; asked of what is valid
+    otherwise.
 
     subject   the program as judged, with or without its transfers written; findings are about its rows
-    bounds    those asked under each of `models`; several models only where transfers are inserted: one run for all of them
+    bounds    those asked under each of `models`; several models only where transfers are inserted: one run
+              for all of them
     """
 
     case: Case
@@ -117,12 +121,16 @@ def decide(case: Case, program: Program, bounds: Sequence[Bound], model: str) ->
 
 
 def _longest_when_trained(bound: Bound, schedule: Elaborated) -> bool:
-    """Whether no freezing has a larger figure than none: a makespan in which overlapped halves add no time of their own."""
+    """Whether no freezing has a larger figure than none: a makespan in which overlapped halves add no time of
+    their own.
+    """
     return bound.figure == "makespan" and machine_of(schedule).overlap is None
 
 
 def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Finding | str:
-    """A bound of a figure that freezing may raise as well as lower: decided for each freezing that durations tell apart."""
+    """A bound of a figure that freezing may raise as well as lower: decided for each freezing that durations
+    tell apart.
+    """
     open_ = f"`require {bound.figure}` is not decided for every freezing: "
     base = trained_run.own
     if schedule.trained is None and not base.inserted:

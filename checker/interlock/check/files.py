@@ -16,7 +16,9 @@ from interlock.text.source import Sources
 
 @dataclass(frozen=True)
 class FileResult:
-    """One file: its schedules, or the input errors that kept it from being checked (`as_expected`: its header asked for them)."""
+    """One file: its schedules, or the input errors that kept it from being checked (`as_expected`: its header
+    asked for them).
+    """
 
     path: str
     sources: Sources
@@ -34,7 +36,9 @@ class Ruling:
 
 
 def check_file(path: str, data: bytes, question: Question = Question()) -> FileResult:
-    """Checks the contents of a `.sched` file, or of a PyTorch CSV if the name ends in `.csv`. Raises Disagreement only."""
+    """Checks the contents of a `.sched` file, or of a PyTorch CSV if the name ends in `.csv`. Raises
+    Disagreement only.
+    """
     return check_loaded(load(path, data, question))
 
 

@@ -1,4 +1,6 @@
-"""`for any freezing`: one order for every choice of trained layers, found by z3 in one query, judged by the kernel (R-INV)."""
+"""`for any freezing`: one order for every choice of trained layers, found by z3 in one query, judged by the
+kernel (R-INV).
+"""
 
 from __future__ import annotations
 
@@ -141,10 +143,13 @@ def check_invariance(
     peak: Limit = None,
     second: bool = False,
 ) -> Answer:
-    """`trained`: a program in which each of `layers` is trainable. With its transfers inserted the answer does not depend on the model.
+    """`trained`: a program in which each of `layers` is trainable. With its transfers inserted the answer
+    does not depend on the model.
 
-    `placed`: an inserted program with its transfers written and its bytes, if these are asked: no freezing may need more than
-    the capacity or `peak` of a rank. `under`: of a program whose transfers are written, the valid answer under the one model
+    `placed`: an inserted program with its transfers written and its bytes, if these are asked: no freezing
+    may need more than
+    the capacity or `peak` of a rank. `under`: of a program whose transfers are written, the valid answer
+    under the one model
     that is asked; its times are the claim's. `second`: cvc5 is asked beside z3. Raises Disagreement.
     """
     from interlock.engine import smt
@@ -211,7 +216,9 @@ def fail_freezing(names: str, frozen: str, what: str, repair: str) -> Finding:
 
 
 def _failing(found: Any, model: str, names: str, peak: Limit) -> Answer:
-    """The freezing that fails, and with it, from the rules, what goes wrong there: its trace is that of the program that freezing leaves."""
+    """The freezing that fails, and with it, from the rules, what goes wrong there: its trace is that of the
+    program that freezing leaves.
+    """
     frozen = ", ".join(found.program.layers[l].name for l in found.bits)
     repair = (
         "check the sizes, or raise the capacity"

@@ -1,4 +1,6 @@
-"""R-MEM-2 as far as elaboration tells: a derived program with more microbatches holds no more stashes (spec/memory.md, IL502)."""
+"""R-MEM-2 as far as elaboration tells: a derived program with more microbatches holds no more stashes
+(spec/memory.md, IL502).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ STASHES = (("X", "microbatches in flight"), ("W", "weight-gradient stashes"))
 
 @dataclass(frozen=True)
 class BoundedStash:
-    """R-MEM-2: no growth with M. A warning, and an error under `require bounded_stash`, which no growth seen does not prove."""
+    """R-MEM-2: no growth with M. A warning, and an error under `require bounded_stash`, which no growth seen
+    does not prove.
+    """
 
     case: Case
     models: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""Between the corners of intervals of durations: a bound, then z3, whether any values break a requirement (spec/cost.md, "Intervals")."""
+"""Between the corners of intervals of durations: a bound, then z3, whether any values break a requirement
+(spec/cost.md, "Intervals").
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,8 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
 
 
 def _never_more(run: Runs) -> int | float:
-    """No value of what is assumed exposes more of a frozen encoder: its encodes at their longest against the earliest starts of what they feed.
+    """No value of what is assumed exposes more of a frozen encoder: its encodes at their longest against the
+    earliest starts of what they feed.
 
     (A latest start is no earlier than an earliest one, and that is monotone in all durations.)
     """
@@ -124,7 +127,9 @@ class _Inside(Runs):
 
 @dataclass(frozen=True)
 class _Variable:
-    """What layers of one assumption, which all rows count alike, take above their lower ends together: 0 .. range. factors[row]."""
+    """What layers of one assumption, which all rows count alike, take above their lower ends together: 0 ..
+    range. factors[row].
+    """
 
     assumption: int
     layers: tuple[int, ...]

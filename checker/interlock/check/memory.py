@@ -14,7 +14,9 @@ from interlock.text.finding import Finding
 
 @dataclass(frozen=True)
 class Peak:
-    """R-MEM-1 and R-REQ-2: the bytes of every rank within its capacity and within `require peak`. `sizes`: assumed in intervals."""
+    """R-MEM-1 and R-REQ-2: the bytes of every rank within its capacity and within `require peak`. `sizes`:
+    assumed in intervals.
+    """
 
     subject: Subject
     models: tuple[str, ...]
@@ -52,7 +54,9 @@ class Peak:
 
 
 def _ask_solver(subject: Subject, found: list[Finding]) -> str:
-    """Why the solver does not decide the bytes; "": it does, and finds the ranks that the rules find. Raises Disagreement."""
+    """Why the solver does not decide the bytes; "": it does, and finds the ranks that the rules find. Raises
+    Disagreement.
+    """
     from interlock.engine import smt
 
     assert subject.program.memory is not None

@@ -1,4 +1,6 @@
-"""Obligations: what is asked of a case. Each is discharged once, in order; the outcomes are folded into answers (spec/verdicts.md)."""
+"""Obligations: what is asked of a case. Each is discharged once, in order; the outcomes are folded into
+answers (spec/verdicts.md).
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Record:
 
 
 def moot(earlier: Record, model: str) -> Outcome | None:
-    """The outcome of what is asked of valid programs only, where something before it is not valid; None: it is asked."""
+    """The outcome of what is asked of valid programs only, where something before it is not valid; None: it
+    is asked.
+    """
     verdict = earlier.verdict(model)
     return (
         None if verdict is Verdict.VALID else Outcome(reason=f"not asked: it is {verdict.value}", moot=True)

@@ -1,4 +1,6 @@
-"""`owner: any`: what is claimed of a schedule holds for every owner map of a Replicated region (spec/algebra.md, IL216)."""
+"""`owner: any`: what is claimed of a schedule holds for every owner map of a Replicated region
+(spec/algebra.md, IL216).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ Discharge = Callable[[Case], Record]
 
 
 class OwnerMaps:
-    """The owner maps of a case's region with `owner: any`, and the records of those that are checked one by one.
+    """The owner maps of a case's region with `owner: any`, and the records of those that are checked one by
+    one.
 
     All of them where they are few; else those in which one rank owns everything, tried for a counterexample.
     """
@@ -87,8 +90,11 @@ class OwnerMaps:
 
 @dataclass(frozen=True)
 class EveryOwnerMap:
-    """R-OWN-2: everything asked of the case, for every owner map. Few maps are all checked, and the kernel judges each; of
-    more, some are tried for a counterexample, and an engine is asked about waits. `model`: a communication model or a target."""
+    """R-OWN-2: everything asked of the case, for every owner map. Few maps are all checked, and the kernel
+    judges each; of
+    more, some are tried for a counterexample, and an engine is asked about waits. `model`: a communication
+    model or a target.
+    """
 
     maps: OwnerMaps
     model: str
@@ -122,7 +128,9 @@ class EveryOwnerMap:
         return add_note(found, said)
 
     def _extend(self, found: Outcome) -> Outcome:
-        """More maps than are checked one by one: what is shown of all of them, if waits are all that is asked. Raises Disagreement."""
+        """More maps than are checked one by one: what is shown of all of them, if waits are all that is
+        asked. Raises Disagreement.
+        """
         maps = self.maps
         open_ = self._undecided()
         if open_:
@@ -167,7 +175,9 @@ class EveryOwnerMap:
         return leave_undecided(found, f"owner maps of `{maps.region}`: {why}")
 
     def _late_gathers(self, found: Outcome) -> Outcome:
-        """The maps that show every two operations of a rank together, each checked, and one set of times for all of them."""
+        """The maps that show every two operations of a rank together, each checked, and one set of times for
+        all of them.
+        """
         maps, about = self.maps, f"owner maps of `{self.maps.region}`"
         skeleton = next(r.skeleton for r in maps.schedule.regions if r.name == maps.region)
         if not runs_owned_in_turn(skeleton):
@@ -239,7 +249,9 @@ def leave_undecided(found: Outcome, reason: str) -> Outcome:
 
 
 def runs_owned_in_turn(skeleton: ast.Skeleton) -> bool:
-    """Whether it only loops over what a rank owns, before and after the body: the order of two microbatches is then theirs alone."""
+    """Whether it only loops over what a rank owns, before and after the body: the order of two microbatches
+    is then theirs alone.
+    """
     rank = skeleton.program.variable.text
 
     def is_name(node: object, text: str) -> bool:

@@ -1,4 +1,6 @@
-"""One program to a verdict: the rules and the engine search, the kernel judges, the executor replays what is invalid."""
+"""One program to a verdict: the rules and the engine search, the kernel judges, the executor replays what is
+invalid.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,10 @@ def check_program(
 ) -> tuple[Answer, ...]:
     """The verdict of a program under each model, claims accepted by the kernel and counterexamples replayed.
 
-    `trained`: the fully trained program that a derived one was restricted from; its linearisation places the transfers
-    where bytes are asked, on communicator comm_of[s] across the right border of stage s. Raises Disagreement, and
+    `trained`: the fully trained program that a derived one was restricted from; its linearisation places the
+    transfers
+    where bytes are asked, on communicator comm_of[s] across the right border of stage s. Raises Disagreement,
+    and
     ValueError for an unknown engine or model.
     """
     if engine not in ENGINES or any(m not in MODELS for m in models):
@@ -64,7 +68,8 @@ def program_obligations(
 
 @dataclass(frozen=True)
 class RulesUnder:
-    """R-DEP, R-ONCE, R-MB, R-FOOT, R-RANK, R-COM: no rule finds an error, and no wait is on a cycle. Several models only where
+    """R-DEP, R-ONCE, R-MB, R-FOOT, R-RANK, R-COM: no rule finds an error, and no wait is on a cycle. Several
+    models only where
     transfers are inserted: one outcome is then that of every model."""
 
     subject: Subject

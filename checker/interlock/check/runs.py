@@ -1,4 +1,6 @@
-"""A schedule under one model, run at any values of what it assumes; what a requirement that fails says of its run."""
+"""A schedule under one model, run at any values of what it assumes; what a requirement that fails says of its
+run.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ CODES = {"bubble": ("IL703", "R-REQ-4"), "exposure": ("IL704", "R-REQ-5"), "make
 
 
 class Runs:
-    """A schedule under one model, at any corner of its assumptions: a corner is, for each of them, 0 (low) or 1 (high).
+    """A schedule under one model, at any corner of its assumptions: a corner is, for each of them, 0 (low) or
+    1 (high).
 
-    `judged`: the program of the answer, with or without its transfers written. `frozen`: what of `for any freezing` is, in the words of a finding.
+    `judged`: the program of the answer, with or without its transfers written. `frozen`: what of `for any
+    freezing` is, in the words of a finding.
     """
 
     def __init__(
@@ -106,7 +110,9 @@ def where(run: Runs, corner) -> str:
 
 
 def finding(run: Runs, bound: Bound, value, corner, at: str) -> Finding:
-    """Of a bound that a value exceeds, with the critical path of that corner. `at`: which values of what is assumed these are."""
+    """Of a bound that a value exceeds, with the critical path of that corner. `at`: which values of what is
+    assumed these are.
+    """
     code, rule = CODES[bound.figure]
     said = format_percent if bound.figure == "bubble" else format_duration
     timeline = run.timeline(corner, critical=True)

@@ -1,6 +1,8 @@
-"""`assume` over sizes: no value in the intervals needs more bytes than the upper ends (spec/memory.md, "Sizes within intervals").
+"""`assume` over sizes: no value in the intervals needs more bytes than the upper ends (spec/memory.md, "Sizes
+within intervals").
 
-A case holds its sizes at their upper ends (load.py); what is here says at which sizes a finding holds, and has a solver
+A case holds its sizes at their upper ends (load.py); what is here says at which sizes a finding holds, and
+has a solver
 look for others.
 """
 
@@ -83,7 +85,8 @@ def smallest(*limits: Sequence[int | None]) -> tuple[int | None, ...]:
 
 @dataclass(frozen=True)
 class SizesWithin:
-    """The solver finds no sizes in the intervals, each layer's its own, that need too many bytes. Sizes for each image stay at
+    """The solver finds no sizes in the intervals, each layer's its own, that need too many bytes. Sizes for
+    each image stay at
     their upper ends."""
 
     subject: Subject

@@ -25,7 +25,8 @@ ENGINES = ("graph", "smt", "both")
 
 
 class Subject:
-    """A program with its facts, what the rules find in it under every model, and the kernel's one reading of it.
+    """A program with its facts, what the rules find in it under every model, and the kernel's one reading of
+    it.
 
     `engine`: who searches, one of ENGINES. `limits`: what `require` asks of its bytes and stashes.
     """
@@ -120,9 +121,11 @@ def static_findings(facts: Facts, transfers: communication.Transfers) -> Iterabl
 def with_bytes(
     program: Program, limits: Limits, trained: Program | None = None, comm_of: Sequence[int] = ()
 ) -> Program:
-    """The program to judge: with its transfers written, at the linearisation of `trained`, where bytes are asked of it.
+    """The program to judge: with its transfers written, at the linearisation of `trained`, where bytes are
+    asked of it.
 
-    Without its `memory` where transfers stay inserted: bytes are then not asked, or its order is cyclic, and the cycle
+    Without its `memory` where transfers stay inserted: bytes are then not asked, or its order is cyclic, and
+    the cycle
     is the answer.
     """
     if limits.peak is not None and program.memory is None:
@@ -143,7 +146,8 @@ def unlimited(program: Program) -> Memory:
 def write_transfers(
     program: Program, trained: Program | None = None, comm_of: Sequence[int] = ()
 ) -> Program | None:
-    """An inserted program with its transfers placed along the linearisation of the fully trained one; None if that is
+    """An inserted program with its transfers placed along the linearisation of the fully trained one; None if
+    that is
     cyclic or faulty.
 
     The transfers across the right border of stage s are on communicator comm_of[s].

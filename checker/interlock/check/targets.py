@@ -1,6 +1,8 @@
-"""A program for a runtime: valid under the models of its transport, and by the runtime's own rules (spec/targets.md).
+"""A program for a runtime: valid under the models of its transport, and by the runtime's own rules
+(spec/targets.md).
 
-No claim covers these rules. Each finding names the operations concerned; tests/rules/ shows what the runtime makes of them.
+No claim covers these rules. Each finding names the operations concerned; tests/rules/ shows what the runtime
+makes of them.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ class Discharged:
 
 @dataclass(frozen=True)
 class Answer:
-    """The verdict of one program under one communication model, or for one target (`target`: `model` is then its name).
+    """The verdict of one program under one communication model, or for one target (`target`: `model` is then
+    its name).
 
     program      as judged (with its transfers written where memory was asked)
     reason       why a verdict is unknown or vacuous
@@ -109,7 +110,8 @@ class Answer:
 def fold(model: str, discharged: Sequence[Discharged], *, target: bool = False) -> Answer:
     """The answer that outcomes come to: invalid before unknown before vacuous before valid.
 
-    Nothing asked, or something asked and left open, is unknown. Built once: nobody changes the verdict of an answer.
+    Nothing asked, or something asked and left open, is unknown. Built once: nobody changes the verdict of an
+    answer.
     """
     outcomes = [d.outcome for d in discharged if not d.outcome.moot]
     if not outcomes:
@@ -150,7 +152,9 @@ def outcome_of(answer: Answer) -> Outcome:
 
 @dataclass(frozen=True)
 class Expectation:
-    """`expect invalid IL402 under pair, rank`. models: of them, and targets; (): every model asked, no target."""
+    """`expect invalid IL402 under pair, rank`. models: of them, and targets; (): every model asked, no
+    target.
+    """
 
     verdict: Verdict
     code: str | None = None
@@ -160,7 +164,9 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Waived:
-    """A warning or note that a comment or the configuration lets pass. `at`, `width`: the place of the waiver in the sources."""
+    """A warning or note that a comment or the configuration lets pass. `at`, `width`: the place of the waiver
+    in the sources.
+    """
 
     code: str
     message: str
@@ -171,9 +177,11 @@ class Waived:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One schedule of one file, under each model asked and for each target. `at`, `width`: its place in the sources (-1: the file).
+    """One schedule of one file, under each model asked and for each target. `at`, `width`: its place in the
+    sources (-1: the file).
 
-    `waived` are no longer among the findings. `excused`: whether all that fails it is in the baseline, None without one.
+    `waived` are no longer among the findings. `excused`: whether all that fails it is in the baseline, None
+    without one.
     """
 
     path: str

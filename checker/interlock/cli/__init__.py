@@ -1,4 +1,6 @@
-"""The commands. Each is a module with `add_options(parser)` and `run(args) -> exit code`, imported when it is called."""
+"""The commands. Each is a module with `add_options(parser)` and `run(args) -> exit code`, imported when it is
+called.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ COMMANDS = {  # command: (module, what it does)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0 all as it should be, 1 something invalid, 2 usage or input, 3 unknown, 101 internal, 130 interrupted."""
+    """Exit code: 0 all as it should be, 1 something invalid, 2 usage or input, 3 unknown, 101 internal, 130
+    interrupted.
+    """
     argv = sys.argv[1:] if argv is None else list(argv)
     command = argv[0] if argv and argv[0] in COMMANDS else None
     parser = make_parser(command)

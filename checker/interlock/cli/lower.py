@@ -82,7 +82,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code. Standard output gets a plan without --output; standard error everything else. Raises OSError, Disagreement."""
+    """The exit code. Standard output gets a plan without --output; standard error everything else. Raises
+    OSError, Disagreement.
+    """
     try:
         [path] = find_files([args.path]) or [""]
     except FileNotFoundError as error:
@@ -132,7 +134,9 @@ def prepare(
     options: backends.LoweringOptions,
     schedule: str | None,
 ) -> tuple[Ruling, Lowered] | int:
-    """One schedule of a file, checked and lowered; or the exit code, and standard error says why. Raises Disagreement."""
+    """One schedule of a file, checked and lowered; or the exit code, and standard error says why. Raises
+    Disagreement.
+    """
     loaded = load(name, data, question)
     if loaded.errors:
         show_errors(name, loaded.sources, loaded.errors, sys.stderr)

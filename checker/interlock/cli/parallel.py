@@ -1,4 +1,6 @@
-"""Files checked one after the other, or by several processes at once: the same results, in the order of the files."""
+"""Files checked one after the other, or by several processes at once: the same results, in the order of the
+files.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,11 @@ def default_jobs(files: int) -> int:
 
 
 def map_files(work: Callable[[str], object], paths: Sequence[str], jobs: int) -> Iterator[tuple[int, object]]:
-    """(number, work(path)) as they end, Failed where it raised an exception that is none of OSError and MemoryError, which are raised here.
+    """(number, work(path)) as they end, Failed where it raised an exception that is none of OSError and
+    MemoryError, which are raised here.
 
-    With several jobs `work` and what it gives travel between processes. A process that dies fails the file it was at.
+    With several jobs `work` and what it gives travel between processes. A process that dies fails the file it
+    was at.
     """
     if min(jobs, len(paths)) <= 1:
         for number, path in enumerate(paths):
@@ -63,10 +67,13 @@ def _result(work, path: str):
 
 
 class _Pool:
-    """Processes that each hold one end of a pipe: paths go in, results come out in their order. Each has a path ahead, so that none waits for us."""
+    """Processes that each hold one end of a pipe: paths go in, results come out in their order. Each has a
+    path ahead, so that none waits for us.
+    """
 
     def __init__(self, work, paths: Sequence[str], jobs: int):
-        # a fork starts at once and shares what is loaded; elsewhere than on Linux system libraries do not survive it
+        # a fork starts at once and shares what is loaded; elsewhere than on Linux system libraries do not
+        # survive it
         self._context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         self._work, self._paths, self._jobs = work, paths, jobs
         self._waiting = deque(range(len(paths)))

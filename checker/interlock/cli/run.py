@@ -73,7 +73,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 it ran; 1 it stopped, or is not valid; 2 usage, no times; 3 not shown valid. Raises OSError."""
+    """Exit code: 0 it ran; 1 it stopped, or is not valid; 2 usage, no times; 3 not shown valid. Raises
+    OSError.
+    """
     if args.scale <= 0 or args.payload < 0 or args.timeout <= 0:
         return report_usage("--scale and --timeout are above 0, --payload is 0 or more")
     if args.path != "-" and not os.path.isfile(args.path):

@@ -47,7 +47,9 @@ def report_internal_error(what: str, path: str = "") -> int:
 
 
 def find_files(paths, suffixes=SUFFIXES) -> list[str]:
-    """The files named, and those with a fitting ending below the folders named, in order. Raises FileNotFoundError."""
+    """The files named, and those with a fitting ending below the folders named, in order. Raises
+    FileNotFoundError.
+    """
     out: list[str] = []
     for path in paths:
         if path != "-" and os.path.isdir(path):

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from interlock.cli.check import (
+from interlock.cli.checking import (
     Request,
     UsageError,
     apply_gate,
@@ -32,7 +32,9 @@ Stamp = tuple[int, int, int] | None
 def watch(
     args: argparse.Namespace, rounds: int | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> int:
-    """Checks, and again whatever changed. Ends by Ctrl-C, or after looking `rounds` times, with the last exit code."""
+    """Checks, and again whatever changed. Ends by Ctrl-C, or after looking `rounds` times, with the last exit
+    code.
+    """
     if "-" in args.paths:
         return report_usage("--watch is for files; standard input does not change")
     if args.emit is not None or args.certificate is not None or args.write_baseline is not None:

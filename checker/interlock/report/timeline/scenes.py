@@ -67,7 +67,8 @@ class Drawing(Ruling):
 def scene(
     drawing: Drawing, model: str | None = None, *, counterexample: bool = False, units: bool = False
 ) -> Scene:
-    """The picture of a schedule under `model`; None: `pair` if it is asked, else the first model that is. Raises NothingToDraw.
+    """The picture of a schedule under `model`; None: `pair` if it is asked, else the first model that is.
+    Raises NothingToDraw.
 
     counterexample: under the first model it stops under. units: unit durations, whatever the schedule says.
     """
@@ -110,7 +111,9 @@ def scene(
 
 
 def _simulate(listed: Program | None, program: Program, model: str, rows: Durations) -> Timeline | None:
-    """The whole run; None if it does not end. listed: the program whose transfers are sent as soon as they can be."""
+    """The whole run; None if it does not end. listed: the program whose transfers are sent as soon as they
+    can be.
+    """
     try:
         if listed is None:
             return simulate(program, rows, model)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from interlock.report.timeline import html, svg, terminal
-from interlock.report.timeline.layout import COMPUTE, MOST_GHOSTS, MOST_LANES, show_time, ticks
+from interlock.report.timeline.axis import show_time, ticks
+from interlock.report.timeline.blocked import MOST_GHOSTS
+from interlock.report.timeline.lanes import COMPUTE, MOST_LINES
 from interlock.timing.figures import compute_figures
 from report_timeline.scenes import REGIONS, SPLIT, STUCK, drawn, pipeline
 
@@ -29,7 +31,7 @@ def test_boxes_of_one_line_do_not_overlap(text, model):
             rows = a + np.flatnonzero((lanes == lane) & (scene.half[a:b] != 2))
             rows = rows[np.lexsort((scene.end[rows], scene.start[rows]))]
             assert (scene.start[rows][1:] >= scene.end[rows][:-1]).all()
-        assert scene.comm_lines[rank] <= MOST_LANES
+        assert scene.comm_lines[rank] <= MOST_LINES
 
 
 @pytest.mark.parametrize("text", SCHEDULES)

@@ -87,7 +87,7 @@ def _page(
 
 def data(scenes: Sequence[Scene]) -> dict:
     """What the script draws."""
-    whole = any(s.whole for s in scenes)
+    whole = any(s.has_whole_backward for s in scenes)
     palette = [
         {**fills(i, whole), **{f"ink{k}": ink(fills(i, whole)[k]) for k in "FIB"}}
         for i in range(len(REGIONS))
@@ -150,7 +150,7 @@ def _scene(scene: Scene) -> dict:
         "receives": _column(receives),
         "lines": scene.comm_lines,
         "inBytes": scene.in_bytes,
-        "most": scene.most,
+        "most": scene.memory_top,
         "tracks": [
             {"time": _column(t.time), "value": _column(t.value), "peak": t.peak, "limit": t.limit}
             for t in scene.tracks

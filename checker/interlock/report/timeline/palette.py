@@ -12,6 +12,7 @@ REGIONS = (
 )
 HUES_256 = ((74, 25), (214, 166), (79, 29), (182, 132), (227, 100), (250, 241))  # the same for terminals
 STOP = "#d1242f"
+OTHER_TRANSFER = "#7b8494"  # neither forward nor backward
 
 
 def mix(a: str, b: str, part: float) -> str:

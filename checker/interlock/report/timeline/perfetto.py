@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 
 from interlock.program.ir import Kind
-from interlock.report.timeline.layout import COMM, COMPUTE, Scene
+from interlock.report.timeline.lanes import COMM, COMPUTE
+from interlock.report.timeline.layout import Scene
 from interlock.rules.memory import show_bytes
 
 LANES = ("receives", "sends")

@@ -12,7 +12,8 @@ from interlock.check.verdict import Answer, CaseResult, Verdict
 from interlock.load import DEFAULT_MODEL, Case
 from interlock.program.ir import Kind, Program
 from interlock.report.timeline import partial_run
-from interlock.report.timeline.layout import UNIT, Scene
+from interlock.report.timeline.axis import UNIT
+from interlock.report.timeline.layout import Scene
 from interlock.timing.durations import Durations, NoTimes, compute_durations, durations_by_kind
 from interlock.timing.longest_path import Cyclic
 from interlock.timing.simulate import simulate

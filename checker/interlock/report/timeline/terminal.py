@@ -10,7 +10,9 @@ import numpy as np
 from interlock.program.facts import IS_SEND, IS_TRANSFER
 from interlock.program.kinds import TRANSFER, Kind
 from interlock.report.style import display_width, safe
-from interlock.report.timeline.layout import COMPUTE, Scene, show_time, ticks
+from interlock.report.timeline.axis import show_time, ticks
+from interlock.report.timeline.lanes import COMPUTE
+from interlock.report.timeline.layout import Scene
 from interlock.report.timeline.palette import HUES_256
 from interlock.rules.memory import show_bytes
 from interlock.witness.lines import picture
@@ -289,7 +291,7 @@ class _Draw:
         over = track.limit is not None and track.peak > track.limit
         bars = ""
         for column, value in enumerate(top[:end]):
-            bar = levels[min(int(np.ceil(value / scene.most * 8)), 8)] if value > 0 else " "
+            bar = levels[min(int(np.ceil(value / scene.memory_top * 8)), 8)] if value > 0 else " "
             bars += f"\x1b[38;5;166m{bar}\x1b[0m" if self.color and over and value > track.limit else bar
         plain = self.room - min(end, len(top))
         peak = self._peak(track)

@@ -95,7 +95,7 @@ def sound(result: FileResult, code: str) -> None:
         for answer in checked.answers:
             assert answer.verdict in (Verdict.VALID, Verdict.INVALID), answer.reason
             assert bool(certificates(answer)) != answer.target
-            for document in certificates(answer):
+            for document in certificates(answer, checked.limits, checked.source):
                 judgements = verify(document)
                 assert judgements and all(j.accepted for j in judgements), [j.reason for j in judgements]
 

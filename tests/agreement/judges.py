@@ -11,9 +11,9 @@ from interlock.check.certificates import certificates
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
 from interlock.engine import graph
-from interlock.kernel import faults as kernel_faults
-from interlock.kernel import waits as kernel_waits
-from interlock.kernel.listing import view
+from interlock.kernel import Judge
+from interlock.kernel.faults import find_faults
+from interlock.kernel.waits import WaitGraph
 from interlock.program.facts import Facts
 from interlock.program.plain import plain_form
 from interlock.rules import communication, dependency, footprint, memory
@@ -47,13 +47,14 @@ def engine(program, model: str) -> bool:
 
 def kernel(plain: dict, model: str) -> bool:
     """The kernel's rules and its own waits, searched for a cycle by peeling off what waits for nothing."""
-    v = view(plain)
-    if next(iter(kernel_faults.faults(v, model)), None) is not None:
+    matched = Judge(plain).matched
+    if next(find_faults(matched, model), None) is not None:
         return False
     after: dict = {}
     left: dict = {}
-    node = node_of(v, model)
-    for a, _, b in kernel_waits.waits(v, model):
+    waits = WaitGraph(matched, model)
+    node = node_of(waits)
+    for a, b in (wait for _, relation in waits.relations() for wait in relation):
         a, b = node(a), node(b)
         after.setdefault(a, []).append(b)
         left[b] = left.get(b, 0) + 1
@@ -67,7 +68,7 @@ def kernel(plain: dict, model: str) -> bool:
     return len(free) == len(left)
 
 
-def node_of(v, model):
+def node_of(waits):
     parent: dict = {}
 
     def find(e):
@@ -75,7 +76,7 @@ def node_of(v, model):
             e = parent[e]
         return e
 
-    for a, b in kernel_waits.same(v, model):
+    for a, b in waits.shared_events():
         parent[find(a)] = find(b)
     return find
 

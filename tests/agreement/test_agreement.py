@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from interlock.kernel.listing import view
-from interlock.kernel.memory import in_flight as kernel_in_flight
+from interlock.kernel import Judge
+from interlock.kernel.memory import count_in_flight
 from interlock.program.facts import Facts
 from interlock.program.plain import plain_form
 from interlock.rules.memory import in_flight
@@ -30,7 +30,8 @@ def judge(seeds: range) -> tuple[Counter, list]:
         small = len(program.order) <= 60 and seed % 4 == 0
         verdicts, wrong = judges.all_of(program, seed=seed % 3 or None, z3=small)
         disagreements += [(seed, what, *w) for w in wrong]
-        if verdicts[-1] and in_flight(Facts(program)) != kernel_in_flight(view(plain_form(program))):
+        counted = count_in_flight(Judge(plain_form(program)).matched.placed)
+        if verdicts[-1] and in_flight(Facts(program)) != counted:
             disagreements.append((seed, what, "in flight"))
         counts["asked of z3"] += small
         counts["programs"] += 1

@@ -14,9 +14,8 @@ from algebra import judging
 from interlock.check.freezings import check_invariance
 from interlock.check.program import check_program
 from interlock.check.verdict import Verdict
-from interlock.kernel import judge
-from interlock.kernel.invariant import presence
-from interlock.kernel.listing import view
+from interlock.kernel import Judge, judge
+from interlock.kernel.invariant import find_presence
 from interlock.program.footprint import with_trainable
 from interlock.program.ir import Kind
 from interlock.program.plain import plain_form
@@ -67,7 +66,7 @@ def late(rng: Random):
 
 def kept(program, layers) -> list:
     """Rows that the kernel has present under each choice of bits, as (bits, rows of the freezing). It has one bit for the layers of a stage and modality."""
-    there = presence(view(plain_form(program)), layers)
+    there = find_presence(Judge(plain_form(program)).matched.placed, layers)
     stage = [s for s, x in enumerate(program.stages) for _ in range(x.first, x.last)]
     number: dict = {}
     atoms = [number.setdefault((stage[l], program.layers[l].modality), len(number)) for l in layers]

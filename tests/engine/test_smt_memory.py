@@ -21,8 +21,8 @@ from interlock.engine.smt.sizes import Bytes
 from interlock.engine.smt.solvers import decide
 from interlock.engine.smt.terms import sum_terms
 from interlock.engine.smt.z3_solver import Session
-from interlock.kernel.listing import view
-from interlock.kernel.memory import peaks as kernel_peaks
+from interlock.kernel import Judge
+from interlock.kernel.memory import find_peaks
 from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.ir import Memory, Program, Size
@@ -81,7 +81,7 @@ def test_ranks_over_their_limit_on_random_programs():
             continue
         program = weighed(program, rng)
         found = peaks(program)
-        assert found == kernel_peaks(view(plain_form(program)))
+        assert found == find_peaks(Judge(plain_form(program)).matched)
         limits = [p - rng.choice((0, 0, 1)) for p in found]
         answer = smt.check_memory(program, limits=limits, second=seed % 5 == 0)
         expected = {r for r, (p, limit) in enumerate(zip(found, limits)) if p > limit}
@@ -116,7 +116,7 @@ def test_the_largest_size_that_fits(property):
             changed = tuple(
                 replace(l, **change(l)) if i in layers else l for i, l in enumerate(program.layers)
             )
-            return kernel_peaks(view(plain_form(replace(program, layers=changed))))
+            return find_peaks(Judge(plain_form(replace(program, layers=changed))).matched)
 
         fit = lambda value: all(p <= c for p, c in zip(with_size(value), capacity))
         answer = smt.find_largest_size(program, smt.Parameter("x", property, layers))

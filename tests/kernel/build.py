@@ -2,7 +2,8 @@
 
     plain("0F0 0SEND_F0 | {1RECV_F0 1F0}", stages=2)       ranks are separated by |, { } is one launch
 
-Operations: 0F0, 0SEND_F0@1 (communicator 1), 0REDUCE, send(1,a), recv(0,a), wait(a), free(a), data(x), tie(x), coll(x), init@1,
+Operations: 0F0, 0SEND_F0@1 (communicator 1), 0REDUCE, send(1,a), recv(0,a), wait(a), free(a),
+data(x), tie(x), coll(x), init@1,
 ZERO, STEP, 0UNSHARD, 0RESHARD.
 """
 
@@ -10,11 +11,11 @@ from __future__ import annotations
 
 import re
 
-from interlock.kernel.listing import view
-from interlock.kernel.waits import same, waits
-from interlock.kernel.wellformed import KINDS
+from interlock.kernel import Judge
+from interlock.kernel.program import WORDS
+from interlock.kernel.waits import WaitGraph
 
-WORDS = {
+CALLS = {
     "send": "SEND",
     "recv": "RECV",
     "wait": "WAIT",
@@ -44,7 +45,7 @@ def plain(
     placeholders=False,
     reductions="inserted",
 ) -> dict:
-    """`stages`: number of stages of one layer, stage s on rank s mod P, or a list of a rank or an owner list each;
+    """`stages`: number of stages of one layer, stage s on rank s mod P, or a rank or an owner list for each;
     `layers`: changes to the layers, by number; `trainable`: a string of 0 and 1."""
     ranks = order.split("|")
     P = len(ranks)
@@ -87,7 +88,7 @@ def plain(
         "ties": [{"name": n, "stages": s, "comm": c} for n, s, c in ties],
         "memory": memory,
         "names": names,
-        "kinds": list(KINDS[:-1]),
+        "kinds": WORDS[:-1],
         "order": {"start": start} | {c: [r[c] for r in rows] for c in COLUMNS},
     }
 
@@ -100,22 +101,32 @@ def _row(token: str, names: list[str]) -> dict:
         if name is not None and name not in names:
             names.append(name)
         return row | {
-            "kind": KINDS.index(WORDS[word]),
+            "kind": WORDS.index(CALLS[word]),
             "peer": int(peer or -1),
             "name": -1 if name is None else names.index(name),
         }
     stage, kind, mb = re.fullmatch(r"(-?\d+)?([A-Z_]+)(-?\d+)?", text).groups()
-    return row | {"kind": KINDS.index(kind), "stage": int(stage or -1), "mb": int(mb or -1)}
+    return row | {"kind": WORDS.index(kind), "stage": int(stage or -1), "mb": int(mb or -1)}
+
+
+def graph_of(program: dict, model: str) -> WaitGraph:
+    return WaitGraph(Judge(program).matched, model)
+
+
+def waits_of(graph: WaitGraph) -> list[tuple[int, str, int]]:
+    """(event, name, event) of every wait."""
+    return [(a, name, b) for name, waits in graph.relations() for a, b in waits]
 
 
 def claim(program: dict, model: str = "pair") -> dict | None:
     """A `valid` claim with longest-path times, or None if the wait graph has a cycle."""
-    v = view(program)
-    leader = list(range(v.N + 2 * len(v.groups)))
-    for a, b in same(v, model):
+    graph = graph_of(program, model)
+    rows, grouped = len(graph.order.kind), graph.order.grouped
+    leader = list(range(rows + 2 * len(grouped)))
+    for a, b in graph.shared_events():
         leader[b] = leader[a]
     after, count = {}, [0] * len(leader)
-    for a, _, b in waits(v, model):
+    for a, _, b in waits_of(graph):
         after.setdefault(leader[a], []).append(leader[b])
         count[leader[b]] += 1
     times = [0] * len(leader)
@@ -129,14 +140,14 @@ def claim(program: dict, model: str = "pair") -> dict | None:
             count[b] -= 1
             if not count[b]:
                 free.append(b)
-    if done < sum(1 for e, l in enumerate(leader) if e == l):
+    if done < sum(1 for e, first in enumerate(leader) if e == first):
         return None
-    times = [times[l] for l in leader]
+    times = [times[first] for first in leader]
     return {
         "claim": "valid",
         "model": model,
-        "times": times[: v.N],
-        "launches": {str(l): times[v.N + 2 * g : v.N + 2 * g + 2] for l, g in v.groups.items()},
+        "times": times[:rows],
+        "launches": {str(launch): times[start : start + 2] for launch, start in grouped.items()},
     }
 
 
@@ -145,12 +156,7 @@ def one_f_one_b(P: int, M: int, split: bool = False) -> dict:
     ranks = []
     for r in range(P):
         warm = min(P - r - 1, M)
-        back = (lambda m: f"{r}I{m} {r}W{m}") if split else (lambda m: f"{r}B{m}")
-        ranks.append(
-            " ".join(
-                [f"{r}F{m}" for m in range(warm)]
-                + [f"{r}F{m} {back(m - warm)}" for m in range(warm, M)]
-                + [back(m) for m in range(M - warm, M)]
-            )
-        )
+        back = [f"{r}I{m} {r}W{m}" if split else f"{r}B{m}" for m in range(M)]
+        steady = [f"{r}F{m} {back[m - warm]}" for m in range(warm, M)]
+        ranks.append(" ".join([f"{r}F{m}" for m in range(warm)] + steady + back[M - warm :]))
     return plain(" | ".join(ranks), stages=P, mbs=M, inserted=True)

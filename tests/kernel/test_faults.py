@@ -2,9 +2,8 @@
 
 import pytest
 
-from interlock.kernel import judge
-from interlock.kernel.faults import faults
-from interlock.kernel.listing import view
+from interlock.kernel import Judge, judge
+from interlock.kernel.faults import find_faults
 
 from .build import claim, plain
 
@@ -308,7 +307,7 @@ def test_rule(code, bad, rows, good):
         bad,
         {"claim": "valid", "model": "pair", "times": list(range(bad["order"]["start"][-1])), "launches": {}},
     ).accepted
-    assert list(faults(view(good), "pair")) == []
+    assert list(find_faults(Judge(good).matched, "pair")) == []
     fault["fault"]["rows"] = []
     assert judge(good, fault).reason == "the rule finds no such error"
 
@@ -317,7 +316,7 @@ def test_rule(code, bad, rows, good):
 def test_the_good_one_is_valid_under_every_model(code, bad, rows, good):
     for model in ("buffered", "edge", "pair", "rank"):
         valid = claim(good, model)
-        if good["memory"] is None or not good["transfers"] == "inserted":
+        if good["memory"] is None or good["transfers"] != "inserted":
             assert valid and judge(good, valid).accepted, (model, judge(good, valid) if valid else "cycle")
 
 
@@ -336,6 +335,6 @@ def test_grouping_is_asked_under_pair_alone():
 
 def test_crossed_payloads_are_il403_in_place_of_il401():
     program = P("0F0 0SEND_F0 0SEND_F0 0F1 | 1RECV_F0 1F0 1RECV_F1 1F1", trainable="00")
-    found = list(faults(view(program), "edge"))
+    found = list(find_faults(Judge(program).matched, "edge"))
     assert ("IL403", (2, 6)) in found
     assert [rows for code, rows in found if code == "IL401"] == [()]  # the missing SEND_F of microbatch 1

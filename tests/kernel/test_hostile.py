@@ -8,8 +8,8 @@ import time
 import pytest
 
 from interlock.kernel import judge, judge_all, verify
-from interlock.kernel.listing import view
-from interlock.kernel.wellformed import Malformed
+from interlock.kernel.fields import Malformed
+from interlock.kernel.wellformed import read
 
 from .build import claim, one_f_one_b, plain
 
@@ -83,7 +83,7 @@ def test_junk_in_every_place(junk):
     for path in places(PROGRAM):
         for judgement in judge_all(with_junk(PROGRAM, path, junk), CLAIMS):
             assert type(judgement.accepted) is bool and judgement.reason
-    for n, one in enumerate(CLAIMS):
+    for _n, one in enumerate(CLAIMS):
         judge_all(PROGRAM, [with_junk(one, path, junk) for path in places(one)])
     verify(junk)
 
@@ -129,8 +129,8 @@ def test_random_rows_never_raise():
         ("0F | ZERO", "no mb"),
         ("send(x) | ZERO", "no peer"),
         ("coll | ZERO", "no name"),
-        ("send(5,x) | ZERO", "column peer"),
-        ("coll(x)@3 | ZERO", "column comm"),
+        ("send(5,x) | ZERO", "the order's peer"),
+        ("coll(x)@3 | ZERO", "the order's comm"),
     ],
 )
 def test_rows_that_are_not_well_formed(order, sentence):
@@ -146,9 +146,9 @@ def test_inserted_programs_list_no_transfer_and_no_reduction():
         "free(x) | ZERO",
     ):
         with pytest.raises(Malformed):
-            view(plain(order, stages=2, inserted=True, fragment=True))
+            read(plain(order, stages=2, inserted=True, fragment=True))
     with pytest.raises(Malformed):
-        view(plain("0REDUCE", stages=1, reductions="inserted", fragment=True))
+        read(plain("0REDUCE", stages=1, reductions="inserted", fragment=True))
 
 
 def test_launches_that_are_torn():
@@ -156,7 +156,7 @@ def test_launches_that_are_torn():
         program = plain("send(1,x) send(1,y) | recv(0,x) recv(0,y)", stages=2, fragment=True)
         program["order"]["launch"] = launch
         with pytest.raises(Malformed):
-            view(program)
+            read(program)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,18 @@ def test_launches_that_are_torn():
                 "launch": -1,
             }
         },
+        {
+            "order": {
+                "start": [0, 10**12],
+                "kind": 0,
+                "stage": [0],
+                "mb": 0,
+                "peer": -1,
+                "name": -1,
+                "comm": 0,
+                "launch": -1,
+            }
+        },
     ],
 )
 def test_declared_sizes_cost_nothing(change):
@@ -187,7 +199,7 @@ def test_declared_sizes_cost_nothing(change):
 
 
 def test_work_is_bounded_by_the_input():
-    """Many stages and microbatches and no rows; many waits of one buffer; many transfers of one launch: each in linear time."""
+    """Many stages, no rows; many waits of one buffer; many transfers of one launch: each in linear time."""
     many = 20000
     names = " ".join(["send(1,x)"] * many), " ".join(["recv(0,x) wait(x)"] * many)
     began = time.perf_counter()
@@ -236,7 +248,7 @@ def test_work_is_bounded_by_the_input():
 
 
 def test_no_product_of_two_lengths():
-    """A tie of many stages on many ranks; many ties of one name; many bits of one stage: in linear time and memory."""
+    """A tie of many stages on many ranks; many ties of one name; many bits of one stage: in linear time."""
     many = 2000
     tied = plain(
         " | ".join(["tie(x)"] * many),

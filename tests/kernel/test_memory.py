@@ -2,9 +2,8 @@
 
 import pytest
 
-from interlock.kernel import judge
-from interlock.kernel.listing import view
-from interlock.kernel.memory import live_bytes, peaks
+from interlock.kernel import Judge, judge
+from interlock.kernel.memory import find_peaks, live_bytes
 
 from .build import plain
 
@@ -23,13 +22,18 @@ def program(order, layer, **more):
 
 
 def live(*args, **more):
-    return list(live_bytes(view(program(*args, **more))))
+    return live_rows(program(*args, **more))
+
+
+def live_rows(p):
+    """The bytes live at each row, of each rank."""
+    return [at_rows for _, *at_rows in live_bytes(Judge(p).matched)]
 
 
 def test_static_is_rounded_up_and_replicated_stages_are_everywhere():
     p = program("0F0 0B0 | 1F0 1B0", {"weights": 5}, stages=[[0], 1], trainable="10", fragment=True)
     p["memory"] |= {"gradient": [1, 2], "optimizer": [1, 3]}
-    assert peaks(view(p)) == [5 + 3 + 2, 5 + 3 + 2 + 5]
+    assert find_peaks(Judge(p).matched) == [5 + 3 + 2, 5 + 3 + 2 + 5]
 
 
 def test_stash_until_x_and_until_w():
@@ -46,12 +50,17 @@ def test_layers_before_the_first_trainable_one_stash_nothing():
     p = program("0F0 0I0 ZERO 0W0", layer, trainable="0")
     p["layers"] = [p["layers"][0] | {"trainable": t} for t in (False, True, False)]
     p["stages"] = [{"region": "all", "layers": [0, 3], "rank": 0}]
-    assert list(live_bytes(view(p))) == [[20, 20, 4, 4]]
+    assert live_rows(p) == [[20, 20, 4, 4]]
 
 
 def test_outputs_and_gradients_on_one_rank():
-    """Output of stage 0 until F of stage 1; its gradient from X of stage 1 to X of stage 0; the last output holds nothing."""
+    """An output until the next F, its gradient from X of stage 1 to X of stage 0; the last has none."""
     assert live("0F0 ZERO 1F0 ZERO 1B0 ZERO 0B0", {"output": [3, 0]}, stages=2) == [[3, 3, 3, 0, 3, 3, 3]]
+
+
+def test_a_gradient_for_a_stage_that_lists_nothing_lasts_to_the_end():
+    assert live("1B0 ZERO", {"output": [3, 0]}, stages=2, fragment=True) == [[3, 3]]
+    assert live("1B0 ZERO 0B0 ZERO", {"output": [3, 0]}, stages=2, fragment=True) == [[3, 3, 3, 0]]
 
 
 def test_outputs_and_gradients_between_ranks():
@@ -62,7 +71,7 @@ def test_outputs_and_gradients_between_ranks():
 
 
 def chain(order, *layers, stages=((0, None),), trainable=None):
-    """Bytes of stages of several layers, each with `activation`, `until_weight`, `output` and whether it is recomputed."""
+    """Bytes of stages of layers, each with `activation`, `until_weight`, `output`, `recompute`."""
     p = program(order, {}, stages=[0] * len(layers), trainable=trainable)
     p["layers"] = [
         l
@@ -74,7 +83,7 @@ def chain(order, *layers, stages=((0, None),), trainable=None):
     p["stages"] = [
         {"region": "all", "layers": [a, b], "rank": r or 0} for (a, r), b in zip(stages, borders[1:])
     ]
-    return list(live_bytes(view(p)))
+    return live_rows(p)
 
 
 def test_recomputed_layers_are_live_from_x():

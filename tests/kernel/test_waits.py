@@ -5,13 +5,15 @@ import random
 import pytest
 
 from interlock.kernel import judge
-from interlock.kernel.listing import view
-from interlock.kernel.waits import MODELS, same, waits
+from interlock.kernel.waits import MODELS
 
-from .build import claim, plain
+from .build import claim, graph_of, plain, waits_of
 
 FRAGMENT = dict(stages=2, fragment=True)
-op = lambda row: ["op", row]
+
+
+def op(row):
+    return ["op", row]
 
 
 def accepted(program, model, *walk):
@@ -19,7 +21,7 @@ def accepted(program, model, *walk):
 
 
 def graph(program, model, *names):
-    return sorted((a, b) for a, name, b in waits(view(program), model) if name in names)
+    return sorted((a, b) for a, name, b in waits_of(graph_of(program, model)) if name in names)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,8 @@ def test_which_models_hang(order, hangs):
 
 def test_models_are_ordered_by_strength():
     program = plain(
-        "0F0 {0SEND_F0 2RECV_F0} 2F0 0F1 0SEND_F1 2RECV_F1 2F1 | 1RECV_F0 1F0 {1SEND_F0 1RECV_F1} 1F1 1SEND_F1",
+        "0F0 {0SEND_F0 2RECV_F0} 2F0 0F1 0SEND_F1 2RECV_F1 2F1 | "
+        "1RECV_F0 1F0 {1SEND_F0 1RECV_F1} 1F1 1SEND_F1",
         stages=[0, 1, 0],
         trainable="000",
     )
@@ -91,14 +94,18 @@ def test_inserted_cycle_between_ranks():
 
 def a_cycle(program, model):
     """A closed walk of the wait graph as a claim writes it, by depth-first search; None if there is none."""
-    v = view(program)
+    waits = graph_of(program, model)
+    rows, launches = len(waits.order.kind), list(waits.order.grouped)
     after = {}
-    for a, name, b in waits(v, model):
+    for a, name, b in waits_of(waits):
         after.setdefault(a, []).append((name, b))
-    for a, b in same(v, model):
+    for a, b in waits.shared_events():
         after.setdefault(a, []).append(("same", b))
         after.setdefault(b, []).append(("same", a))
-    event = lambda e: op(e) if e < v.N else [("start", "end")[(e - v.N) % 2], list(v.groups)[(e - v.N) // 2]]
+
+    def event(e):
+        return op(e) if e < rows else [("start", "end")[(e - rows) % 2], launches[(e - rows) // 2]]
+
     for first in after:
         paths, reached = [(first, [])], set()
         while paths:
@@ -142,7 +149,7 @@ def test_random_programs_have_times_or_a_walk():
 
 def test_overlap_is_one_event():
     program = plain("0F0 {0F1 0B0} 0B1", stages=1, inserted=True)
-    assert list(same(view(program), "edge")) == [(1, 2)]
+    assert list(graph_of(program, "edge").shared_events()) == [(1, 2)]
     assert graph(program, "edge", "order") == [(0, 1), (1, 3), (2, 3)]
     assert accepted(
         plain("{1F0 0B1} {0F0 1B1}", stages=[0, 0], inserted=True),
@@ -169,10 +176,12 @@ def test_waits_of_named_transfers_and_jumps():
         "send(1,x) wait(x) send(1,x) wait(x) STEP | recv(0,x) wait(x) recv(0,x) wait(x)", **FRAGMENT
     )
     assert graph(program, "edge", "consume") == [(0, 1), (2, 3), (5, 6), (7, 8)]
-    v = view(program)
-    from interlock.kernel.waits import covers
-
-    assert covers(v, "consume", 1, 3) and not covers(v, "consume", 3, 1) and not covers(v, "consume", 1, 6)
+    waits = graph_of(program, "edge")
+    assert (
+        waits.covers("consume", 1, 3)
+        and not waits.covers("consume", 3, 1)
+        and not waits.covers("consume", 1, 6)
+    )
 
 
 def test_consumers_of_a_received_gradient():
@@ -200,7 +209,7 @@ def test_launch_events_in_walks():
 
 def test_collectives_share_an_event():
     program = plain("0F0 coll(c) 1F0 | coll(c) ZERO", stages=[0, 0], fragment=True)
-    assert list(same(view(program), "edge")) == [(1, 3)]
+    assert list(graph_of(program, "edge").shared_events()) == [(1, 3)]
     assert (
         accepted(
             plain("0F0 coll(c) | coll(c) 1F0 coll(d)@1", comms=[[1]], inserted=True, **FRAGMENT),

@@ -12,7 +12,7 @@ import numpy as np
 
 from interlock.interchange.json_reader import Value, describe, read_json
 from interlock.interchange.plan import program_head, read_program
-from interlock.kernel.wellformed import Malformed
+from interlock.kernel.fields import Malformed
 from interlock.kernel.wellformed import read as well_formed
 from interlock.program.facts import IS_COMPUTE, Facts
 from interlock.program.ir import Program

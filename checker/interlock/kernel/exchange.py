@@ -2,160 +2,170 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import pairwise
 
-from .footprint import CROSS
-from .listing import payload
-from .wellformed import (
-    COLL,
-    COLLECTIVE,
-    FREE,
-    INIT,
-    PIPELINE,
-    RECV,
-    REDUCE_ALL,
-    REDUCE_TIE,
-    SEND,
-    SEND_B,
-    SEND_F,
-    TRANSFER,
-    WAIT,
-    B,
-    F,
-    View,
-)
+from .matching import Matched, Payload, find_payload
+from .operations import Faults
+from .placement import Pair
+from .program import REPLICATED, Kind, Order, Stage
 
-Faults = Iterator[tuple[str, tuple[int, ...]]]
+NAMED = (Kind.SEND, Kind.RECV)
 
 
-def faults(v: View, model: str) -> Faults:
-    if not v.inserted:
-        yield from matching(v)
-    yield from collectives(v)
-    yield from creation(v)
-    yield from membership(v)
-    yield from buffers(v)
-    if model == "pair":
-        yield from grouping(v)
+def channels_agree(matched: Matched) -> Faults:
+    """IL401, R-COM-1: every transfer has a peer, each channel as many sends as receives.
 
-
-def matching(v: View) -> Faults:
-    """IL401, R-COM-1: every dependency between ranks is carried by exactly one transfer; IL403, R-COM-2: matched payloads agree.
-
-    If the counts of an edge agree and the payloads do not, its operations are IL403's and no longer IL401's.
+    IL403, R-COM-2: matched payloads agree.
     """
-    for i in v.no_peer:
-        yield "IL401", (i,)
-    crossed: set[int] = set()
-    for sends, receives in v.edges.values():
-        if len(sends) != len(receives):
-            yield "IL401", (*sends, *receives)
-        else:
-            wrong = [(a, b) for a, b in zip(sends, receives) if payload(v, a) != payload(v, b)]
-            for pair in wrong:
-                yield "IL403", pair
-            if wrong:
-                crossed.update(sends, receives)
-    if v.fragment:
+    yield from (("IL401", (i,)) for i in matched.without_peer)
+    for channel in matched.channels:
+        if len(channel.sends) != len(channel.receives):
+            yield "IL401", (*channel.sends, *channel.receives)
+        yield from (("IL403", pair) for pair in channel.crossed)
+
+
+def carried_once(matched: Matched) -> Faults:
+    """IL401, R-COM-1: one transfer carries each dependency between ranks; no other is listed (no fragments).
+
+    The operations of a channel that is IL403's are no longer IL401's.
+    """
+    program, order, path = matched.program, matched.order, matched.placed.path
+    if program.fragment or program.inserted:
         return
-    carried: dict = {}                                              # payload -> (sends, receives)
-    for i in v.peer_of:
-        if v.kind[i] in PIPELINE:
-            carried.setdefault(payload(v, i), ([], []))[v.kind[i] not in (SEND_F, SEND_B)].append(i)
+    crossed = {
+        i for channel in matched.channels if channel.crossed for i in (*channel.sends, *channel.receives)
+    }
+    carried: dict[Payload, tuple[list[int], list[int]]] = {}
+    for i in (i for i in matched.peer if order.kind[i] in Kind.PIPELINE):
+        carried.setdefault(find_payload(matched.placed, i), ([], []))[order.kind[i] in Kind.RECEIVES].append(
+            i
+        )
     for (direction, s, m), (sends, receives) in carried.items():
-        needed = direction == F or v.flags[v.cls[m]][s] & CROSS
-        once = len(sends) == len(receives) == 1
-        if not once or not (needed or v.placeholders):              # a placeholder's transfer must pair up too
+        needed = direction == Kind.F or path[m].cross[s]
+        allowed = needed or program.placeholders  # a placeholder's transfer must pair up too
+        if not (allowed and len(sends) == len(receives) == 1):
             rows = tuple(i for i in (*sends, *receives) if i not in crossed)
-            if rows or needed and not (sends and receives):
+            if rows or (needed and not (sends and receives)):
                 yield "IL401", rows
-    for m, c in enumerate(v.cls):
-        for p, n in v.paths[c].seams:
-            if v.rank_of(p, m) != v.rank_of(n, m):
-                if (F, p, m) not in carried or v.flags[c][n] & CROSS and (B, n, m) not in carried:
-                    yield "IL401", ()
-                    return                                          # one is enough, and keeps this linear in the rows
+    if _lacks_transfer(matched, carried.keys()):
+        yield "IL401", ()
 
 
-def _signature(v: View, i: int) -> tuple:
-    k = v.kind[i]
-    return (k, v.name[i] if k in (COLL, REDUCE_TIE) else v.stage[i] if k == REDUCE_ALL else None)
+def _lacks_transfer(matched: Matched, carried: Collection[Payload]) -> bool:
+    """Whether for some dependency between ranks neither end of a transfer is listed."""
+    placed, stages = matched.placed, matched.program.stages
+    apart = [
+        [(p, n) for p, n in pairwise(path.stages) if _may_part(stages[p], stages[n])] for path in placed.paths
+    ]
+    for m, path in enumerate(placed.path):
+        for p, n in apart[path.number]:
+            lacks = (Kind.F, p, m) not in carried or (path.cross[n] and (Kind.B, n, m) not in carried)
+            if lacks and placed.rank_of(p, m) != placed.rank_of(n, m):
+                return True
+    return False
 
 
-def collectives(v: View) -> Faults:
+def _may_part(one: Stage, other: Stage) -> bool:
+    """The stages may lie on two ranks."""
+    return one.rank != other.rank or one.rank == REPLICATED
+
+
+def collectives_agree(matched: Matched) -> Faults:
     """IL404, R-COM-4: every member of a communicator lists the same collectives on it in the same order."""
-    for comm, by_rank in v.entered.items():
-        at: list[list[int]] = [[] for _ in max(by_rank.values(), key=len)]
-        for rows in by_rank.values():
-            for k, i in enumerate(rows):
-                at[k].append(i)
-        for rows in map(tuple, at):
-            if len(rows) < len(v.members[comm]) or len({_signature(v, i) for i in rows}) > 1:
-                yield "IL404", rows
+    for comm, entered in matched.entered.items():
+        meetings: list[list[int]] = [[] for _ in max(entered.values(), key=len)]
+        for rows in entered.values():
+            for meeting, i in zip(meetings, rows):
+                meeting.append(i)
+        for rows in meetings:
+            signatures = {_signature(matched.order, i) for i in rows}
+            if len(signatures) > 1 or len(rows) < len(matched.program.communicators[comm]):
+                yield "IL404", tuple(rows)
 
 
-def creation(v: View) -> Faults:
+def _signature(order: Order, i: int) -> tuple[int, int]:
+    """Kind, and name or stage."""
+    kind = order.kind[i]
+    named = -1 if kind == Kind.INIT else order.name[i]
+    return kind, order.stage[i] if kind == Kind.REDUCE_REPLICATED else named
+
+
+def creation_in_one_order(matched: Matched) -> Faults:
     """IL405, R-COM-5: c -> d if a rank lists INIT(c) directly before INIT(d) among its INITs; no cycle."""
-    inits = v.rows[INIT]
-    follows = {(v.comm[a], v.comm[b]) for a, b in zip(inits, inits[1:]) if v.rank[a] == v.rank[b]}
-    for arrows in (follows, {(d, c) for c, d in follows}):           # peel off what no cycle leads to, then what leads to none
-        after: dict = {}
-        count: dict = {}
-        for c, d in arrows:
-            after.setdefault(c, []).append(d)
-            count[d] = count.get(d, 0) + 1
-        free = [c for c in after if c not in count]
-        while free:
-            for d in after.get(free.pop(), ()):
-                count[d] -= 1
-                if not count[d]:
-                    free.append(d)
-        left = {d for d in count if count[d]}
-        follows = {(c, d) for c, d in arrows if c in left and d in left}
-    if follows:
-        cyclic = {c for arrow in follows for c in arrow}
-        yield "IL405", tuple(i for i in inits if v.comm[i] in cyclic)
+    order, inits = matched.order, matched.order.rows[Kind.INIT]
+    arrows = {(order.comm[a], order.comm[b]) for a, b in pairwise(inits) if order.rank[a] == order.rank[b]}
+    reached = _remove_sources(arrows)
+    cyclic = {c for arrow in _remove_sources({(d, c) for c, d in reached}) for c in arrow}
+    if cyclic:
+        yield "IL405", tuple(i for i in inits if order.comm[i] in cyclic)
 
 
-def membership(v: View) -> Faults:
-    """IL406, R-COM-6: the rank that lists a transfer or a collective is a member of its communicator, and so is its peer."""
-    for k in TRANSFER | COLLECTIVE:
-        for i in v.rows[k]:
-            members = v.members[v.comm[i]]
-            peer = v.peer_of.get(i, v.peer[i] if k in (SEND, RECV) else v.rank[i])
-            if v.rank[i] not in members or peer not in members:
-                yield "IL406", (i,)
+def _remove_sources(arrows: set[Pair]) -> set[Pair]:
+    """The arrows that are left when what no arrow leads to is taken away, again and again."""
+    after: dict[int, list[int]] = {}
+    count: dict[int, int] = {}
+    for c, d in arrows:
+        after.setdefault(c, []).append(d)
+        count[d] = count.get(d, 0) + 1
+    free = [c for c in after if c not in count]
+    while free:
+        for d in after.get(free.pop(), ()):
+            count[d] -= 1
+            if not count[d]:
+                free.append(d)
+    return {(c, d) for c, d in arrows if count.get(c)}
 
 
-def buffers(v: View) -> Faults:
+def members_alone(matched: Matched) -> Faults:
+    """IL406, R-COM-6: who lists a transfer or a collective is in its communicator, and so is its peer."""
+    order = matched.order
+    for i in order.rows_of(*Kind.TRANSFERS, *Kind.COLLECTIVES):
+        peer = order.peer[i] if order.kind[i] in NAMED else matched.peer.get(i, order.rank[i])
+        if not matched.program.communicators[order.comm[i]].issuperset((order.rank[i], peer)):
+            yield "IL406", (i,)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """The transfers of a buffer that were not waited for; -1: none."""
+
+    last: int = -1
+    elsewhere: int = -1  # the last one in another launch than that
+    receives: tuple[int, ...] = ()  # the first and the last one
+
+
+def buffers_waited_for(matched: Matched) -> Faults:
     """IL407, R-COM-7: a buffer is not reused before its transfer was waited for."""
-    last: dict = {}         # (rank, x) -> the last transfer of x that was not waited for
-    other: dict = {}        # the last one of them in another launch than that
-    received: dict = {}     # the first and the last RECV of them
-    for i in sorted(i for k in (SEND, RECV, WAIT, FREE) for i in v.rows[k]):
-        k, x = v.kind[i], (v.rank[i], v.name[i])
-        if k == WAIT:
-            for pending in (last, other, received):
-                pending.pop(x, None)
-            continue
-        if k == FREE:
-            if x in last:
-                yield "IL407", (last[x], i)
-            continue
-        if x in last and not (v.launch[i] >= 0 and v.launch[i] == v.launch[last[x]]):
-            other[x] = last[x]
-        if k == RECV and x in other:
-            yield "IL407", (other[x], i)
-        if k == SEND and x in received and not (v.launch[i] >= 0 and v.launch[i] == v.launch[received[x][0]]):
-            yield "IL407", (*received[x], i)
-        last[x] = i
-        if k == RECV:
-            received[x] = (received.get(x, (i,))[0], i)
+    order = matched.order
+    buffers: dict[tuple[int, int], _Pending] = {}  # by rank and name
+    for i in order.rows_of(*NAMED, Kind.WAIT, Kind.FREE):
+        kind, buffer = order.kind[i], (order.rank[i], order.name[i])
+        if kind == Kind.WAIT:
+            buffers.pop(buffer, None)
+        elif kind == Kind.FREE:
+            if buffer in buffers:
+                yield "IL407", (buffers[buffer].last, i)
+        else:
+            pending = buffers.setdefault(buffer, _Pending())
+            if pending.last >= 0 and not _in_one_launch(order, pending.last, i):
+                pending.elsewhere = pending.last
+            if kind == Kind.RECV and pending.elsewhere >= 0:
+                yield "IL407", (pending.elsewhere, i)
+            if kind == Kind.SEND and pending.receives and not _in_one_launch(order, pending.receives[0], i):
+                yield "IL407", (*pending.receives, i)
+            pending.last = i
+            pending.receives = (*pending.receives[:1], i) if kind == Kind.RECV else pending.receives
 
 
-def grouping(v: View) -> Faults:
+def _in_one_launch(order: Order, a: int, b: int) -> bool:
+    return order.launch[a] == order.launch[b] >= 0
+
+
+def grouped_alike(matched: Matched) -> Faults:
     """IL408, R-COM-8 (under pair): both ends of a transfer are grouped, or neither."""
-    for sends, receives in v.edges.values():
-        for a, b in zip(sends, receives):
-            if (v.launch[a] >= 0) != (v.launch[b] >= 0):
+    for channel in matched.channels:
+        for a, b in channel.pairs():
+            if (matched.order.launch[a] >= 0) != (matched.order.launch[b] >= 0):
                 yield "IL408", (a, b)

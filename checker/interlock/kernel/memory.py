@@ -2,161 +2,234 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache, partial
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from operator import or_
 
-from .footprint import BACK, CROSS
-from .listing import gradient_row
-from .wellformed import COMPUTE, MOST_WORK, PIPELINE, RECV_B, RECV_F, WAIT_B, WAIT_F, B, F, View, W, require
+from .fields import Malformed, require
+from .matching import Matched
+from .placement import OFF, Path, Placed, Rows, merge
+from .program import REPLICATED, Kind, Layer, Memory, Program, Size
+from .wellformed import MAX_WORK
+
+Interval = tuple[int, int, int]  # first row, last row, bytes
 
 
-def overflows(v: View) -> Iterator[tuple[str, tuple[int, ...]]]:
+def overflows(matched: Matched) -> Iterator[tuple[str, tuple[int, ...]]]:
     """IL501, R-MEM-1: peak(r) <= capacity(r). Asked where transfers are written."""
-    if v.capacity is not None and not v.inserted:
-        for r, (capacity, fixed, live) in enumerate(zip(v.capacity, static(v), live_bytes(v))):
-            if capacity is not None and max(live, default=fixed) > capacity:
-                yield "IL501", tuple(i for i, bytes_ in enumerate(live, v.start[r]) if bytes_ > capacity)
+    memory = matched.program.memory
+    if memory is not None and not matched.program.inserted:
+        for r, live in enumerate(live_bytes(matched)):
+            capacity = memory.capacity[r]
+            if capacity is not None and max(live) > capacity:
+                rows = enumerate(live[1:], matched.order.start[r])
+                yield "IL501", tuple(i for i, size in rows if size > capacity)
 
 
-def peaks(v: View) -> list[int]:
-    """The peak of every rank in bytes. The program carries `memory`, its transfers are written."""
-    return [max(live, default=fixed) for fixed, live in zip(static(v), live_bytes(v))]
+def find_peaks(matched: Matched) -> list[int]:
+    """The peak of every rank in bytes. Raises Malformed."""
+    return [max(live) for live in live_bytes(matched)]
 
 
-def in_flight(v: View) -> list[int]:
-    """IL702: for each rank the largest number of (s, m) with back(s, m) whose F has run and whose X has not ended."""
-    change = [0] * (v.N + v.P)                                       # row i of rank r at i + r
-    for key, row in v.first[F].items():
-        s, m = divmod(key, v.M)
-        if v.flags[v.cls[m]][s] & BACK:
-            r = v.rank[row]
-            x = gradient_row(v, key)
-            x = v.first[W].get(key) if x is None else x
-            change[row + r] += 1
-            change[max(v.start[r + 1] - 1 if x is None else x, row) + r + 1] -= 1
-    return [max(accumulate(change[v.start[r] + r:v.start[r + 1] + r]), default=0) for r in range(v.P)]
+def count_in_flight(placed: Placed) -> list[int]:
+    """IL702: by rank the largest number of (s, m) with back(s, m) whose F has run and X has not ended."""
+    usage = Usage(placed)
+    live = [
+        (f, max(f, usage.until(f, usage.x[s].get(m))), 1)
+        for s, m, f in usage.listed(Kind.F)
+        if placed.path[m].back[s]
+    ]
+    return [max(counts) for counts in _add_up(placed, live, [0] * placed.program.ranks)]
 
 
-def static(v: View) -> list[int]:
-    """For each rank: weights of its stages, and of trainable layers also gradients and optimizer state, rounded up."""
-    total, everywhere = [0] * v.P, 0
-    for s, home in enumerate(v.home):
-        size = 0
-        for l in v.span[s]:
-            weights = v.sizes[l][0]
-            size += weights
-            if v.trainable[l]:
-                size += sum(-(-weights * above // below) for above, below in (v.gradient, v.optimizer))
-        if home >= 0:
-            total[home] += size
-        else:
+def live_bytes(matched: Matched) -> Iterator[list[int]]:
+    """For each rank the static bytes, then those live while each of its rows runs. Raises Malformed."""
+    memory = matched.program.memory
+    if memory is None:
+        raise Malformed("the program carries no memory")
+    require(not matched.program.inserted, "peaks are counted where transfers are written")
+    usage, second = Usage(matched.placed), matched.order.second_halves
+    together = (  # the halves of an overlap are live together
+        (start - (start in second), end + (end + 1 in second), size) for start, end, size in usage.intervals()
+    )
+    return _add_up(matched.placed, together, _static_bytes(matched.program, memory))
+
+
+def _add_up(placed: Placed, intervals: Iterable[Interval], static: list[int]) -> Iterator[list[int]]:
+    """For each rank what is static, then the sum at each row. An interval may end before it starts: empty."""
+    start, rank = placed.order.start, placed.order.rank
+    change = [0] * (len(rank) + len(static))  # a rank has one place past its end
+    for first, last, size in intervals:
+        if first <= last:
+            change[first + rank[first]] += size
+            change[last + rank[first] + 1] -= size
+    for r, fixed in enumerate(static):
+        yield list(accumulate(change[start[r] + r : start[r + 1] + r], initial=fixed))
+
+
+def _static_bytes(program: Program, memory: Memory) -> list[int]:
+    """By rank: weights of its stages, of trainable layers also gradients and optimizer state, rounded up."""
+    total, everywhere = [0] * program.ranks, 0
+    for stage in program.stages:
+        layers = [program.layers[layer] for layer in stage.layers]
+        trained = [layer.weights for layer in layers if layer.trainable]
+        size = sum(layer.weights for layer in layers)
+        size += sum(
+            -(-w * above // below) for w in trained for above, below in (memory.gradient, memory.optimizer)
+        )
+        if stage.rank == REPLICATED:
             everywhere += size
-    return [t + everywhere for t in total]
+        else:
+            total[stage.rank] += size
+    return [own + everywhere for own in total]
 
 
-def live_bytes(v: View) -> Iterator[list[int]]:
-    """For each rank the bytes live while each of its rows runs."""
-    change = [0] * (v.N + v.P)                                       # row i of rank r at i + r: a rank has one place past its end
-    twin = {}                                                        # the first and the last row of an overlap
-    for i in v.overlaps:
-        twin[i] = twin[i + 1] = (i, i + 1)
-    for start, end, size in _intervals(v):
-        start, end = twin.get(start, (start, start))[0], twin.get(end, (end, end))[1]
-        if start <= end:
-            r = v.rank[start]
-            change[start + r] += size
-            change[end + r + 1] -= size
-    for r, fixed in enumerate(static(v)):
-        yield [fixed + x for x in accumulate(change[v.start[r] + r:v.start[r + 1] + r])]
+@dataclass(frozen=True, slots=True)
+class StageBytes:
+    """What stage s holds of microbatch m."""
+
+    until_w: int  # stash
+    until_x: int  # and the inputs of recomputed runs that do not begin L(s, m)
+    recomputed_until_w: int  # stash of recomputed layers
+    recomputed_until_x: int
+    keeps_payload: bool  # a recomputed run with a stash begins L(s, m)
+    output: int
+    workspace: int
 
 
-def _sizes(v: View, c: int, s: int, images: int) -> tuple[int, int, int, int, int, int]:
-    """Of stage s in a microbatch of class c: stash until W, stash until X, both again of recomputed layers, output, workspace."""
-    until_w, until_x = [0, 0], [0, 0]                                # [kept from F, made anew by X]
-    workspace = run = 0                                              # run: what would be kept for the recomputed layers that come now
-    trainable = bool(v.flags[c][s] & CROSS)                          # a trainable layer at or before this one
-    size = lambda pair: pair[0] + pair[1] * images
-    layers = v.paths[c].layers[s]
-    for before, l, after in zip([None, *layers], layers, [*layers[1:], None]):
-        _, activation, until_weight, _, work = v.sizes[l]
-        workspace = max(workspace, size(work))
-        trainable = trainable or v.trainable[l]
-        anew = v.recompute[l]
-        if anew and before is not None and not v.recompute[before]:
-            run = size(v.sizes[before][3])
-        if trainable:
-            part = min(size(until_weight), size(activation)) if v.trainable[l] else 0
-            until_w[anew] += part
-            until_x[anew] += size(activation) - part
-        if anew and (after is None or not v.recompute[after]):       # the run ends: its input is kept if it has a stash
-            until_x[0] += run * trainable
-            run = 0
-    return until_w[0], until_x[0], until_w[1], until_x[1], size(v.sizes[layers[-1]][3]), workspace
+class Usage:
+    """What is live for how long, rows inclusive, for all that is not static."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.placed, self.path, first = placed, placed.path, placed.first
+        self.x = merge(first[Kind.W], placed.x)  # X(s, m), or where it is not listed W
+        self.w = merge(placed.x, first[Kind.W], first[Kind.B])  # W(s, m), or B, or where neither is listed X
+        self.sizes: dict[tuple[int, int, int], StageBytes] = {}
+
+    def listed(self, *kinds: int) -> Iterator[tuple[int, int, int]]:
+        """(s, m, row) of what takes part, on the path."""
+        return self._on_path(self.placed.first[kind] for kind in kinds)
+
+    def _on_path(self, tables: Iterable[Rows]) -> Iterator[tuple[int, int, int]]:
+        for s, rows in (of_stage for table in tables for of_stage in table.items()):
+            yield from ((s, m, row) for m, row in rows.items() if self.path[m].next[s] != OFF)
+
+    def until(self, start: int, end: int | None) -> int:
+        """The row `end`, or where it is not listed the last row of the rank of `start`."""
+        order = self.placed.order
+        return order.start[order.rank[start] + 1] - 1 if end is None else end
+
+    def last_read(self, s: int, m: int) -> int | None:
+        """The last row that reads the payload given to s."""
+        return (self.x if self.bytes(s, m).keeps_payload else self.placed.first[Kind.F])[s].get(m)
+
+    def is_remote(self, s: int, neighbour: int, m: int) -> bool:
+        return self.placed.rank_of(s, m) != self.placed.rank_of(neighbour, m)
+
+    def bytes(self, s: int, m: int) -> StageBytes:
+        images = self.placed.program.images[m]
+        sort = (self.path[m].number, s, images)
+        if sort not in self.sizes:
+            self.sizes[sort] = _stage_bytes(self.placed.program, self.path[m], s, images)
+        return self.sizes[sort]
+
+    def intervals(self) -> Iterator[Interval]:
+        """Raises Malformed if there are too many sizes."""
+        program = self.placed.program
+        sorts = {(path.number, images) for path, images in zip(self.path, program.images)}
+        few = len(sorts) * len(program.layers) <= MAX_WORK
+        require(few, "there are too many sizes of microbatches for the layers")
+        return chain(
+            self.stash(),
+            self.recomputed(),
+            self.handed_over(),
+            self.sent(),
+            self.received(),
+            self.workspace(),
+        )
+
+    def stash(self) -> Iterator[Interval]:
+        """Only if back(s, m): the part of trainable layers from F until W (or B), everything else until X."""
+        for s, m, f in self.listed(Kind.F):
+            if self.path[m].back[s]:
+                yield f, self.until(f, self.w[s].get(m)), self.bytes(s, m).until_w
+                yield f, self.until(f, self.x[s].get(m)), self.bytes(s, m).until_x
+
+    def recomputed(self) -> Iterator[Interval]:
+        """Of recomputed layers, from X on instead of F: until W what is kept until W, else while X runs."""
+        for s, m, _ in self.listed(Kind.F):
+            x, w = self.x[s].get(m), self.w[s].get(m)
+            if x is not None and w is not None and self.path[m].back[s]:
+                yield x, w, self.bytes(s, m).recomputed_until_w
+                yield x, x, self.bytes(s, m).recomputed_until_x
+
+    def handed_over(self) -> Iterator[Interval]:
+        """On one rank: an output from F(s, m) until F(next, m), its gradient from X(next, m) to X(s, m)."""
+        for s, m, f in self.listed(Kind.F):
+            n = self.path[m].next[s]
+            if n >= 0 and not self.is_remote(s, n, m):
+                yield f, self.until(f, self.last_read(n, m)), self.bytes(s, m).output
+        for n, m, x in self._on_path([self.x]):
+            s = self.path[m].prev[n]
+            if s >= 0 and not self.is_remote(s, n, m) and self.path[m].cross[n]:
+                yield x, self.until(x, self.x[s].get(m)), self.bytes(s, m).output
+
+    def sent(self) -> Iterator[Interval]:
+        """An output from F(s, m) until WAIT_F(s, m), an input's gradient from X(s, m) until WAIT_B(s, m)."""
+        first = self.placed.first
+        for s, m, f in self.listed(Kind.F):
+            n = self.path[m].next[s]
+            if n >= 0 and self.is_remote(s, n, m):
+                yield f, self.until(f, first[Kind.WAIT_F][s].get(m)), self.bytes(s, m).output
+        for s, m, x in self._on_path([self.x]):
+            p = self.path[m].prev[s]
+            if p >= 0 and self.is_remote(s, p, m) and self.path[m].cross[s]:
+                yield x, self.until(x, first[Kind.WAIT_B][s].get(m)), self.bytes(p, m).output
+
+    def received(self) -> Iterator[Interval]:
+        """An input from RECV_F(s, m) until F(s, m), an output's gradient from RECV_B(s, m) until X(s, m)."""
+        for s, m, row in self.listed(Kind.RECV_F):
+            p = self.path[m].prev[s]
+            if p >= 0 and self.is_remote(s, p, m):
+                yield row, self.until(row, self.last_read(s, m)), self.bytes(p, m).output
+        for s, m, row in self.listed(Kind.RECV_B):
+            n = self.path[m].next[s]
+            if n >= 0 and self.is_remote(s, n, m) and self.path[m].cross[n]:
+                yield row, self.until(row, self.x[s].get(m)), self.bytes(s, m).output
+
+    def workspace(self) -> Iterator[Interval]:
+        """While a compute row runs."""
+        for s, m, row in self.listed(*Kind.COMPUTE):
+            yield row, row, self.bytes(s, m).workspace
 
 
-def _from_input(v: View, c: int, s: int) -> bool:
-    """Whether stage s keeps its own input until X: its first layers are recomputed, and one of them has a stash."""
-    trainable = bool(v.flags[c][s] & CROSS)
-    for l in v.paths[c].layers[s]:
-        if not v.recompute[l]:
-            return False
-        trainable = trainable or v.trainable[l]
-        if trainable:
-            return True
-    return False
+def _stage_bytes(program: Program, path: Path, s: int, images: int) -> StageBytes:
+    layers = [program.layers[layer] for layer in path.layers[s]]
+    has_stash = list(accumulate((layer.trainable for layer in layers), or_, initial=path.cross[s]))[1:]
+    stashes = [(x.recompute, *_layer_stash(x, images)) for x, has in zip(layers, has_stash) if has]
+    marks = [layer.recompute for layer in layers]
+    firsts = [i for i, (before, here) in enumerate(pairwise([False, *marks])) if here and not before]
+    lasts = [i for i, (here, after) in enumerate(pairwise([*marks, False])) if here and not after]
+    runs = [first for first, last in zip(firsts, lasts) if has_stash[last]]
+    inputs = sum(_size(layers[first - 1].output, images) for first in runs if first > 0)
+    return StageBytes(
+        until_w=sum(w for recomputed, w, _ in stashes if not recomputed),
+        until_x=sum(x for recomputed, _, x in stashes if not recomputed) + inputs,
+        recomputed_until_w=sum(w for recomputed, w, _ in stashes if recomputed),
+        recomputed_until_x=sum(x for recomputed, _, x in stashes if recomputed),
+        keeps_payload=0 in runs,
+        output=_size(layers[-1].output, images),
+        workspace=max(_size(layer.workspace, images) for layer in layers),
+    )
 
 
-def _intervals(v: View) -> Iterator[tuple[int, int, int]]:
-    """(first row, last row, bytes), rows inclusive, for all that is not static."""
-    M = v.M
-    require(len(set(zip(v.cls, v.images))) * len(v.trainable) <= MOST_WORK, "there are too many sizes of microbatches for the layers")
-    sizes_of, keeps = cache(partial(_sizes, v)), cache(partial(_from_input, v))
-    listed = {k: {} for k in (RECV_F, RECV_B, WAIT_F, WAIT_B)}
-    for k, rows in listed.items():
-        for i in v.rows[k]:
-            rows.setdefault((v.rank[i], v.stage[i], v.mb[i]), i)
-    f, w = v.first[F], v.first[W]
-    def gradient(key):                                               # X(s, m); where it is not listed: W
-        row = gradient_row(v, key)
-        return w.get(key) if row is None else row
-    for key in set().union(*(v.first[k] for k in COMPUTE), (v.stage[i] * M + v.mb[i] for i in v.peer_of if v.kind[i] in PIPELINE)):
-        s, m = divmod(key, M)
-        c, r = v.cls[m], v.rank_of(s, m)
-        if not v.flags[c][s]:
-            continue
-        until_w, until_x, anew_w, anew_x, output, workspace = sizes_of(c, s, v.images[m])
-        rank_end = v.start[r + 1] - 1
-        ends = lambda *rows: next((row for row in rows if row is not None), rank_end)
-        x, own_w = gradient_row(v, key), v.first[B].get(key, w.get(key))
-        if key in f and v.flags[c][s] & BACK:                        # stash
-            yield f[key], ends(own_w, x), until_w
-            yield f[key], ends(x, own_w), until_x
-            begins = x if x is not None else own_w
-            if begins is not None:                                   # made anew
-                yield begins, ends(own_w, x), anew_w
-                yield begins, begins, anew_x
-        n = v.next[c][s]
-        if n >= 0:
-            peer, after = v.rank_of(n, m), n * M + m
-            crossing = v.flags[c][n] & CROSS
-            if peer == r:
-                if key in f:                                         # output, handed over
-                    yield f[key], ends(gradient(after) if keeps(c, n) else f.get(after)), output
-                if crossing and gradient(after) is not None:         # gradient, handed over
-                    yield gradient(after), ends(gradient(key)), output
-            else:
-                if key in f:                                         # output, sent
-                    yield f[key], ends(listed[WAIT_F].get((r, s, m))), output
-                if (r, s, m) in listed[RECV_B] and crossing:         # gradient, received
-                    yield listed[RECV_B][r, s, m], ends(gradient(key)), output
-        p = v.prev[c][s]
-        if p >= 0 and v.rank_of(p, m) != r:
-            output = sizes_of(c, p, v.images[m])[4]
-            if (r, s, m) in listed[RECV_F]:                          # output, received
-                yield listed[RECV_F][r, s, m], ends(gradient(key) if keeps(c, s) else f.get(key)), output
-            if v.flags[c][s] & CROSS and gradient(key) is not None:  # gradient, sent
-                yield gradient(key), ends(listed[WAIT_B].get((r, s, m))), output
-        for k in COMPUTE:                                            # workspace
-            if key in v.first[k]:
-                yield v.first[k][key], v.first[k][key], workspace
+def _layer_stash(layer: Layer, images: int) -> tuple[int, int]:
+    """What of a layer's activation is kept until W, and until X."""
+    activation = _size(layer.activation, images)
+    until_w = min(_size(layer.until_weight, images), activation) if layer.trainable else 0
+    return until_w, activation - until_w
+
+
+def _size(size: Size, images: int) -> int:
+    return size[0] + size[1] * images

@@ -1,212 +1,184 @@
-"""The wait graph of a model (spec/communication.md; for inserted transfers IL307).
-
-Events are integers: a row, or for the g-th grouped launch its start N + 2g and its end N + 2g + 1. Rows that share an event
-are listed by `same`. A wait that must hold along a relation of one rank anyway is listed once, from nearest to nearest;
-`covers` says which later events it stands for.
-"""
+"""The wait graph of a model, relation by relation (spec/communication.md; for inserted transfers IL307)."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 
-from .listing import data, gradient_row
-from .wellformed import (
-    COLLECTIVE,
-    COMPUTE_LIKE,
-    INIT,
-    NO_EVENT,
-    RECV,
-    RECV_B,
-    RECV_F,
-    SEND,
-    SEND_B,
-    SEND_F,
-    STEP,
-    TRANSFER,
-    WAIT,
-    WAIT_B,
-    WAIT_F,
-    F,
-    View,
-    W,
-)
+from .matching import ORDERED, Matched
+from .placement import Pair, find_dependencies, merge
+from .program import Kind
 
-MODELS = ("buffered", "edge", "pair", "rank", "blocking")
-ORDERED = COMPUTE_LIKE | {INIT}
+QUEUES = {  # in which a unit stands, by sort; `_queues` says of what each sort has one
+    "buffered": {"receives", "collectives"},
+    "edge": {"sends", "receives", "collectives"},
+    "pair": {"sends", "receives", "plain", "grouped", "collectives"},
+    "rank": {"communicator"},
+    "blocking": {"rank"},
+}
+MODELS = tuple(QUEUES)
 
-Waits = Iterator[tuple[int, str, int]]
+Waits = Iterator[Pair]
+Queue = tuple[int, str, int, int]  # (rank, sort, peer, communicator); -1: any
 
 
-def waits(v: View, model: str) -> Waits:
-    """Every wait (a, name, b): b happens after a."""
-    if v.inserted:
-        yield from _inserted_order(v)
-        for a, b in data(v):
-            yield a, "data", b
-        return
-    for r in range(v.P):
-        yield from _rank(v, model, r)
-    for a, b in data(v):
-        if v.rank[a] == v.rank[b]:
-            yield a, "data", b
-    if model == "buffered":
-        for sends, receives in v.edges.values():
-            for a, b in zip(sends, receives):
-                yield a, "match", b
-    yield from _consume(v)
+class WaitGraph:
+    """The waits (a, b) of a program under a model: event b happens after event a.
 
+    A relation that leads along one rank is listed from nearest to nearest; `covers` says for which later
+    events its waits hold too.
+    """
 
-def same(v: View, model: str) -> Iterator[tuple[int, int]]:
-    """(a, b): the rows a and b share an event. Halves of overlaps, members of collectives, a send and its receive."""
-    for i in v.overlaps:
-        yield i, i + 1
-    for by_rank in v.entered.values():
-        leader = max(by_rank.values(), key=len)
-        for rows in by_rank.values():
-            if rows is not leader:
-                yield from zip(leader, rows)
-    if model != "buffered":
-        for sends, receives in v.edges.values():
-            yield from zip(sends, receives)
+    def __init__(self, matched: Matched, model: str) -> None:
+        self.matched, self.model, self.order = matched, model, matched.order
 
+    def relations(self) -> Iterator[tuple[str, Waits]]:
+        """Every relation with its name."""
+        rank, inserted = self.order.rank, self.matched.program.inserted
+        yield "order", self.order_waits()
+        yield (
+            "data",
+            ((a, b) for a, b in find_dependencies(self.matched.placed) if inserted or rank[a] == rank[b]),
+        )
+        if not inserted:
+            yield "after", self.after_waits()
+            yield "queue", self.queue_waits()
+            yield "member", self.member_waits()
+            yield "consume", self.consume_waits()
+            yield "step", self.step_waits()
+            if self.model == "buffered":
+                yield "match", self.match_waits()
+            if self.model == "blocking":
+                yield "block", self.block_waits()
 
-def first_row(v: View, e: int) -> int:
-    """The row of an event, of a launch its first one."""
-    return e if e < v.N else v.group_rows[(e - v.N) // 2]
+    def shared_events(self) -> Waits:
+        """(a, b) that share an event: halves of overlaps, members of collectives, a send and its receive."""
+        yield from ((i - 1, i) for i in self.order.second_halves)
+        for entered in self.matched.entered.values():
+            longest, *others = sorted(entered.values(), key=len, reverse=True)
+            for rows in others:
+                yield from zip(longest, rows)
+        if self.model != "buffered":
+            yield from self.match_waits()
 
+    def order_waits(self) -> Waits:
+        """Each compute-like operation or INIT (if inserted: each with an event) -> the next of its rank."""
+        second_halves = self.order.second_halves
+        for rows in self.matched.ordered:
+            for a, b in pairwise(rows):
+                if b not in second_halves:
+                    yield a, b
+                    if a in second_halves:
+                        yield a - 1, b
 
-def covers(v: View, name: str, b: int, later: int) -> bool:
-    """A wait called `name` that ends in b also holds for `later`, a later event of the same relation on b's rank."""
-    i, j = first_row(v, b), first_row(v, later)
-    if v.rank[i] != v.rank[j] or i > j:
-        return False
-    if name == "order":
-        return later < v.N and v.kind[j] not in NO_EVENT and (v.inserted or v.kind[j] in ORDERED)
-    if name == "block":
-        if later >= v.N:
-            return (later - v.N) % 2 == 0
-        return v.kind[j] not in NO_EVENT and v.launch[j] not in v.groups and (v.kind[j] not in TRANSFER or j in v.peer_of)
-    # consume and step: from the first WAIT of a name, or the first STEP, to a later one
-    return later < v.N and v.kind[i] == v.kind[j] in (STEP, WAIT, WAIT_F, WAIT_B) and all(c[i] == c[j] for c in (v.stage, v.mb, v.name))
+    def after_waits(self) -> Waits:
+        """The last compute-like operation or INIT listed before a unit on its rank -> the unit's start."""
+        for unit in self.matched.units:
+            rows = self.matched.ordered[unit.rank]
+            if before := bisect_left(rows, unit.rows[0]):
+                a = rows[before - 1]
+                yield a, unit.start
+                if a in self.order.second_halves:
+                    yield a - 1, unit.start
 
+    def queue_waits(self) -> Waits:
+        """The end of a unit -> the start of the next unit of the same queue on that rank."""
+        ends: dict[Queue, int] = {}
+        for unit in self.matched.units:
+            for queue in {(unit.rank, *queue) for i in unit.rows for queue in self._queues(i)}:
+                if queue in ends:
+                    yield ends[queue], unit.start
+                ends[queue] = unit.end
 
-def _inserted_order(v: View) -> Waits:
-    """IL307: each rank's operations in order, the two halves of an overlap as one."""
-    kind, launch = v.kind, v.launch
-    silent = any(v.rows[k] for k in NO_EVENT)
-    for r in range(v.P):
-        rows = range(v.start[r], v.start[r + 1])
-        if silent:
-            rows = [i for i in rows if kind[i] not in NO_EVENT]
-        half = -1                                  # the first half of an overlap whose second half is a
-        for a, b in zip(rows, rows[1:]):
-            if launch[a] == launch[b] >= 0:
-                half = a
-                continue
-            yield a, "order", b
-            if half >= 0:
-                yield half, "order", b
-                half = -1
-
-
-def _queues(v: View, model: str, rows: list[int]) -> list:
-    """The queues of its rank that a unit of these rows stands in."""
-    keys = {}
-    for i in rows:
-        comm = v.comm[i]
-        if model == "blocking":
-            keys["rank"] = None
-        elif model == "rank":
-            keys[comm] = None
-        elif v.kind[i] in COLLECTIVE:
-            keys["collectives", comm] = None
+    def _queues(self, i: int) -> Iterator[tuple[str, int, int]]:
+        """The queues on its rank that row i of a unit asks for: (sort, peer, communicator)."""
+        peer, comm, sorts = self.matched.peer.get(i), self.order.comm[i], QUEUES[self.model]
+        found = [("rank", -1, -1), ("communicator", -1, comm)]
+        if peer is None:
+            found.append(("collectives", -1, comm))
         else:
-            sends, peer = v.kind[i] in (SEND_F, SEND_B, SEND), v.peer_of[i]
-            if model != "buffered" or not sends:
-                keys["to" if sends else "from", peer, comm] = None
-            if model == "pair":
-                keys[("grouped", comm) if v.launch[i] >= 0 else ("plain", peer, comm)] = None
-    return list(keys)
+            found.append(("sends" if self.order.kind[i] in Kind.SENDS else "receives", peer, comm))
+            found.append(("grouped", -1, comm) if self.order.launch[i] >= 0 else ("plain", peer, comm))
+        return (queue for queue in found if queue[0] in sorts)
+
+    def member_waits(self) -> Waits:
+        """A launch's start -> each of its members -> its end."""
+        for unit in self.matched.units:
+            for i in unit.rows if unit.start != unit.end else ():
+                yield unit.start, i
+                yield i, unit.end
+
+    def match_waits(self) -> Waits:
+        """A send -> its receive."""
+        for channel in self.matched.channels:
+            yield from channel.pairs()
+
+    def consume_waits(self) -> Waits:
+        """The end of RECV_F -> F, of RECV_B -> X (W if no X is listed), of SEND_F, SEND_B -> WAIT_F, WAIT_B.
+
+        The end of a transfer of x -> the next WAIT(x) of its rank.
+        """
+        first, x = self.matched.placed.first, self.matched.placed.x
+        consumers = {
+            Kind.RECV_F: first[Kind.F],
+            Kind.RECV_B: merge(first[Kind.W], x),
+            Kind.SEND_F: first[Kind.WAIT_F],
+            Kind.SEND_B: first[Kind.WAIT_B],
+        }
+        waits = self.order.by_rank(Kind.WAIT, column=self.order.name)
+        for unit in self.matched.units:
+            for i in (i for i in unit.rows if i in self.matched.peer):
+                if self.order.kind[i] in consumers:
+                    consumer = consumers[self.order.kind[i]][self.order.stage[i]].get(self.order.mb[i])
+                else:
+                    consumer = _first_after(i, waits.get((unit.rank, self.order.name[i]), []))
+                if consumer is not None:
+                    yield unit.end, consumer
+
+    def step_waits(self) -> Waits:
+        """The end of every unit listed before a STEP on its rank -> the STEP."""
+        steps = self.order.by_rank(Kind.STEP)
+        for unit in self.matched.units:
+            if (step := _first_after(unit.rows[0], steps.get((unit.rank, 0), []))) is not None:
+                yield unit.end, step
+
+    def block_waits(self) -> Waits:
+        """The end of each operation with an event -> the start of the next on its rank; a launch is one."""
+        second_halves = self.order.second_halves
+        spans = [(unit.rank, unit.rows[0], unit.start, [unit.end]) for unit in self.matched.units]
+        for i in (i for rows in self.matched.ordered for i in rows):
+            if i not in second_halves and self.order.kind[i] not in Kind.COLLECTIVES:
+                spans.append((self.order.rank[i], i, i, [i, i + 1] if i + 1 in second_halves else [i]))
+        for (rank, _, _, ends), (next_rank, _, start, _) in pairwise(sorted(spans)):
+            yield from ((end, start) for end in ends if rank == next_rank)
+
+    def covers(self, name: str, b: int, later: int) -> bool:
+        """A wait `name` that ends in b holds for `later` too, a later event of its relation on b's rank."""
+        order = self.order
+        i, j = order.row_of(b), order.row_of(later)
+        kind, is_row = order.kind[j], later < len(order.kind)
+        if order.rank[i] != order.rank[j] or i > j:
+            return False
+        if name == "order":
+            return (
+                is_row
+                and kind not in Kind.WITHOUT_EVENT
+                and (self.matched.program.inserted or kind in ORDERED)
+            )
+        if name == "block" and not is_row:
+            return later == order.grouped[order.launch[j]]
+        if name == "block":
+            alone = order.launch[j] not in order.grouped and (
+                kind not in Kind.TRANSFERS or j in self.matched.peer
+            )
+            return alone and kind not in Kind.WITHOUT_EVENT
+        # consume and step: from the first WAIT of a name, or the first STEP, to a later one
+        alike = all(column[i] == column[j] for column in (order.kind, order.stage, order.mb, order.name))
+        return is_row and alike and kind in (Kind.STEP, Kind.WAIT, Kind.WAIT_F, Kind.WAIT_B)
 
 
-def _rank(v: View, model: str, r: int) -> Waits:
-    """order, after, queue, member, step and block, the consume of WAIT(x): what follows from the order of rank r."""
-    kind, launch = v.kind, v.launch
-    last: tuple = ()            # rows of the last compute-like event or INIT
-    block: tuple = ()           # ends of the last event, under blocking
-    tails: dict = {}            # queue -> end of its last unit
-    units: list[int] = []       # ends of the units since the last STEP
-    pending: dict = {}          # x -> the ends of the transfers of x since the last WAIT(x)
-    i, stop = v.start[r], v.start[r + 1]
-    while i < stop:
-        k, j = kind[i], i + 1
-        if launch[i] >= 0:
-            while j < stop and launch[j] == launch[i]:
-                j += 1
-        begin, ends = i, tuple(range(i, j))
-        members = [x for x in ends if x in v.peer_of] if k in TRANSFER else [i]
-        if k in NO_EVENT or not members:
-            i = j
-            continue
-        if k in TRANSFER or k in COLLECTIVE:                        # a unit
-            end = i
-            if launch[i] in v.groups:
-                begin = v.N + 2 * v.groups[launch[i]]
-                end = begin + 1
-                for x in members:
-                    yield begin, "member", x
-                    yield x, "member", end
-            ends = (end,)
-            for a in last:
-                yield a, "after", begin
-            for key in _queues(v, model, members):
-                if key in tails:
-                    yield tails[key], "queue", begin
-                tails[key] = end
-            units.append(end)
-            for x in members:
-                if kind[x] in (SEND, RECV):
-                    pending.setdefault(v.name[x], {})[end] = None
-        if k in ORDERED:
-            for a in last:
-                yield a, "order", i
-            last = ends
-            if k == STEP:
-                for a in units:
-                    yield a, "step", i
-                units = []
-            if k == WAIT:
-                for a in pending.pop(v.name[i], ()):
-                    yield a, "consume", i
-        if model == "blocking":
-            for a in block:
-                yield a, "block", begin
-            block = ends
-        i = j
-
-
-def end_of(v: View, i: int) -> int:
-    """The end of the unit of transfer i: its own event, or the end of its launch."""
-    return i if v.launch[i] < 0 else v.N + 2 * v.groups[v.launch[i]] + 1
-
-
-def _consume(v: View) -> Waits:
-    """The end of a receive -> its consumers, of a send -> the first wait for it."""
-    waited: dict = {}
-    for wait, send in ((WAIT_F, SEND_F), (WAIT_B, SEND_B)):
-        for i in v.rows[wait]:
-            waited.setdefault((send, v.rank[i], v.stage[i], v.mb[i]), i)
-    for i in v.peer_of:
-        k = v.kind[i]
-        if k in (SEND, RECV):
-            continue
-        key = v.stage[i] * v.M + v.mb[i]
-        if k == RECV_F:
-            b = v.first[F].get(key)
-        elif k == RECV_B:
-            b = gradient_row(v, key)
-            b = v.first[W].get(key) if b is None else b
-        else:
-            b = waited.get((k, v.rank[i], v.stage[i], v.mb[i]))
-        if b is not None:
-            yield end_of(v, i), "consume", b
+def _first_after(i: int, rows: list[int]) -> int | None:
+    """The first of these ascending rows after row i, which is none of them."""
+    k = bisect_left(rows, i)
+    return rows[k] if k < len(rows) else None

@@ -24,7 +24,7 @@ from interlock.program.ir import Kind, Memory, Program, Size
 from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
 from interlock.rules import footprint
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.rules.waits import MODELS
 from interlock.text.finding import InputError
 

@@ -17,7 +17,7 @@ from interlock.check.subject import write_transfers
 from interlock.kernel import verify
 from interlock.load import Question, assumed_sizes, at_upper_ends, layers_at
 from interlock.program.facts import Facts
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.text import resources
 
 

@@ -12,7 +12,7 @@ from interlock.program.ir import Communicator, Kind, Layer, Memory, Program, Siz
 from interlock.program.linearise import compute_times
 from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 
 K = Kind
 Op = dict  # kind, stage, mb, peer, name, comm, launch

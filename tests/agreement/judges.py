@@ -17,6 +17,7 @@ from interlock.kernel.waits import WaitGraph
 from interlock.program.facts import Facts
 from interlock.program.plain import plain_form
 from interlock.rules import communication, dependency, footprint, memory
+from interlock.rules.usage import Usage
 from interlock.rules.waits import MODELS, wait_graph
 from interlock.witness import executor
 
@@ -39,7 +40,7 @@ def engine(program, model: str) -> bool:
     else:
         findings += communication.check(facts, transfers)
         if program.memory is not None:
-            findings += memory.capacity(memory.Usage(facts))
+            findings += memory.check_capacity(Usage(facts))
     if any(f.is_error for f in findings):
         return False
     return graph.solve(wait_graph(facts, transfers, model)).acyclic

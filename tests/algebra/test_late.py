@@ -18,7 +18,7 @@ from interlock.program.facts import Facts
 from interlock.program.footprint import with_trainable
 from interlock.program.kinds import Kind
 from interlock.program.transfers import insert, restrict
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.rules.waits import MODELS
 
 from . import judging

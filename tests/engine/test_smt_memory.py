@@ -29,7 +29,7 @@ from interlock.program.ir import Memory, Program, Size
 from interlock.program.plain import plain_form
 from interlock.program.transfers import insert
 from interlock.rules import communication, dependency, footprint
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 
 
 def weighed(program: Program, rng: Random, several=True) -> Program:

@@ -25,7 +25,7 @@ from interlock.program.facts import Facts
 from interlock.program.ir import Kind
 from interlock.program.transfers import insert
 from interlock.rules import communication, dependency, footprint
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.rules.waits import MODELS, wait_graph
 
 NOT_ASKED = {"IL311", "IL404"}  # of what a lost operation brings: rules/ asks it of the fully trained program

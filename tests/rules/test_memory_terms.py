@@ -12,7 +12,7 @@ from interlock.load import Question
 from interlock.program.facts import Facts
 from interlock.program.ir import Size
 from interlock.program.transfers import insert
-from interlock.rules.memory import STATIC, Usage
+from interlock.rules.usage import STATIC, Usage
 from interlock.text.finding import InputError
 
 OCTOPIPE = "gradient 4B per parameter  master 4B per parameter  optimizer 8B per parameter"

@@ -13,7 +13,7 @@ from interlock.algebra.standard import derive_standard, elaborate_text
 from interlock.program.facts import Facts
 from interlock.program.kinds import Kind
 from interlock.program.transfers import insert
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.rules.waits import MODELS
 from interlock.timing.durations import DataParallel, Link, Machine, compute_durations, durations_by_kind
 from interlock.timing.figures import compute_figures, memory_over_time

@@ -29,9 +29,9 @@ class Peak:
             return Outcome(reason="not asked: the program has errors", moot=True)
         if not subject.counts_bytes:
             return Outcome(Verdict.VALID, "", program=subject.program)
-        found = list(memory.capacity(subject.usage))
+        found = list(memory.check_capacity(subject.usage))
         if limits.peak is not None:
-            found += memory.over(subject.usage, limits.peak, "IL701", "R-REQ-2", "`require peak` allows")
+            found += memory.check_peaks(subject.usage, limits.peak, "IL701", "R-REQ-2", "`require peak` allows")
         open_ = _ask_solver(subject, found) if subject.engine != "graph" else ""
         if self.sizes is not None:
             found = [self.sizes.place(f, subject.program, limits.peak) for f in found]

@@ -19,7 +19,7 @@ from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.program.linearise import compute_times
 from interlock.rules import dependency, footprint
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.rules.waits import wait_graph
 
 GROUPS = (

@@ -18,7 +18,8 @@ from interlock.check.verdict import Outcome, Verdict
 from interlock.load import assumed_sizes, layers_at
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
-from interlock.rules.memory import MOMENT, Usage, show_bytes
+from interlock.rules.memory import MOMENT, show_bytes
+from interlock.rules.usage import Usage
 from interlock.text.finding import Finding
 
 Limit = Sequence[int | None] | None

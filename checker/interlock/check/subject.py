@@ -16,6 +16,7 @@ from interlock.program.linearise import compute_times
 from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
 from interlock.rules import communication, dependency, footprint, memory
+from interlock.rules.usage import Usage
 from interlock.text.finding import Finding
 from interlock.witness import executor
 
@@ -48,9 +49,9 @@ class Subject:
         return plain_form(self.program)
 
     @cached_property
-    def usage(self) -> memory.Usage:
+    def usage(self) -> Usage:
         """The bytes along its rows."""
-        return memory.Usage(self.facts)
+        return Usage(self.facts)
 
     @property
     def counts_bytes(self) -> bool:
@@ -58,7 +59,7 @@ class Subject:
 
     @cached_property
     def exceeds_capacity(self) -> bool:
-        return self.counts_bytes and any(memory.capacity(self.usage))
+        return self.counts_bytes and any(memory.check_capacity(self.usage))
 
     def claim(self, statement: dict[str, Any]) -> Claim:
         """The statement, which the kernel has accepted. Raises Disagreement if it rejects it."""
@@ -115,7 +116,7 @@ def static_findings(facts: Facts, transfers: communication.Transfers) -> Iterabl
         yield from communication.members(facts, transfers)
     else:
         yield from communication.check(facts, transfers)
-    yield from memory.weight_stash_note(facts)
+    yield from memory.note_growing_stashes(facts)
 
 
 def with_bytes(

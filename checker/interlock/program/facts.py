@@ -199,6 +199,15 @@ class Facts:
         return self.first(Kind.W)
 
     @cached_property
+    def first_X_or_W(self) -> np.ndarray:
+        """X of each stage and microbatch; where it is not listed, W."""
+        return np.where(self.first_X >= 0, self.first_X, self.first_W)
+
+    @cached_property
+    def first_W_or_X(self) -> np.ndarray:
+        return np.where(self.first_W >= 0, self.first_W, self.first_X)
+
+    @cached_property
     def first_LOSS(self):
         return self.first(Kind.LOSS)
 

@@ -120,10 +120,14 @@ class Order:
         """Each of ROW_COLUMNS by its name."""
         return {name: getattr(self, name) for name in ROW_COLUMNS}
 
-    def take(self, rows: np.ndarray, start: np.ndarray | None = None) -> Order:
-        """The order of these rows (numbers or a mask); each rank begins at `start`, or where it does here."""
-        columns = {name: column[rows] for name, column in self.columns().items()}
-        return Order(self.start if start is None else start, **columns)
+    def permute(self, rows: np.ndarray) -> Order:
+        """The rows in another order, as many on each rank as before."""
+        return Order(self.start, **{name: column[rows] for name, column in self.columns().items()})
+
+    def select(self, keep: np.ndarray) -> Order:
+        """The rows of a mask."""
+        kept_before = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)
+        return replace(self.permute(np.flatnonzero(keep)), start=kept_before[self.start])
 
 
 @dataclass(frozen=True)

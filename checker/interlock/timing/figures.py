@@ -10,7 +10,7 @@ import numpy as np
 
 from interlock.program.facts import IS_COMPUTE, IS_TRANSFER, Facts
 from interlock.program.kinds import Kind
-from interlock.rules.memory import Usage
+from interlock.rules.usage import Usage
 from interlock.timing.timeline import Timeline
 
 

@@ -16,7 +16,8 @@ from interlock.report.timeline.blocked import Ghost
 from interlock.report.timeline.lanes import Bubbles
 from interlock.report.timeline.tracks import Track
 from interlock.rules.communication import Transfers
-from interlock.rules.memory import STATIC, Usage, in_flight, show_bytes
+from interlock.rules.memory import in_flight, show_bytes
+from interlock.rules.usage import STATIC, Usage
 from interlock.text.source import Sources
 from interlock.timing.figures import Period, find_period
 from interlock.timing.timeline import Timeline

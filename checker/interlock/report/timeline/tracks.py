@@ -9,7 +9,8 @@ import numpy as np
 from interlock.program.facts import IS_COMPUTE, Facts
 from interlock.program.kinds import Kind
 from interlock.report.timeline.lanes import Half
-from interlock.rules.memory import Usage, stash_counts
+from interlock.rules.memory import count_stashes
+from interlock.rules.usage import Usage
 from interlock.timing.timeline import Timeline
 
 
@@ -56,7 +57,7 @@ def _byte_levels(usage: Usage, rows: int) -> Levels:
 
 
 def _stash_levels(facts: Facts) -> Levels:
-    live = stash_counts(facts, "X")
+    live = count_stashes(facts, "X")
     ends = np.isin(facts.kind, [int(Kind.B), int(Kind.I)])
     following = np.r_[live[1:], 0]
     on_same_rank = np.r_[facts.rank[1:] == facts.rank[:-1], False]

@@ -297,7 +297,7 @@ def peaks(facts: Facts) -> Iterator[Finding]:
     if p.memory is None or not any(c is not None for c in p.memory.capacity) or not facts.S or not facts.M:
         return
     usage = TorchUsage(facts)
-    for f in memory.over(usage, p.memory.capacity, "IL809", "R-TGT-TORCH-9", "its capacity"):
+    for f in memory.check_peaks(usage, p.memory.capacity, "IL809", "R-TGT-TORCH-9", "its capacity"):
         yield replace(
             f,
             message=f"with PyTorch's buffers {f.message}",

@@ -42,7 +42,7 @@ def ask(
 ):
     if isinstance(source, Path):
         source, name = source.read_text(), source.name
-    result = check_file(name, source.encode(), Question(models, csv=csv, targets=targets))
+    result = check_file(name, source.encode(), Question(models, csv=csv or CsvOptions(), targets=targets))
     assert not result.errors, [d.message for d in result.errors]
     return result.checked[0]
 

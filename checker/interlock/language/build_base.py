@@ -80,10 +80,7 @@ def rule(method):
 class Base:
     """Mistakes are collected in `errors`, so that one does not hide the next, and something harmless stands in for them."""
 
-    def __init__(self):
-        self.reset(0)
-
-    def reset(self, base: int) -> None:
+    def __init__(self, base: int):
         self.base = base
         self.errors: list[Finding] = []
         self.depth: dict[int, int] = {}  # of whole expressions, by id; the tree keeps them alive

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import replace
 from itertools import islice
 
 from interlock.language import ast
-from interlock.language.recovery import MAX_ERRORS, Run
+from interlock.language.recovery import MAX_ERRORS, RecoveringParser
 from interlock.language.validate import validate
 from interlock.text.codes import rule_of
 from interlock.text.finding import InputError, error
@@ -23,15 +22,12 @@ _EXPECT = re.compile(
     r"(?:[ \t]+under[ \t]+([a-z]+(?:[ \t]*,[ \t]*[a-z]+)*))?[ \t\r]*"
 )
 
-_LOCK = threading.Lock()  # the parser and its builder are one, made once
-
 
 def parse(source: Source) -> ast.File:
     """The syntax tree of a text. Raises InputError with every IL1xx diagnostic found (spec/language.md)."""
     try:
         _check_text(source)
-        with _LOCK:
-            file, syntax, mistakes = Run(source).go()
+        file, syntax, mistakes = RecoveringParser(source).read()
         places = [d.marks[0].span.at for d in syntax]
         found = syntax + [m for m in mistakes if not any(_inside(at, m.marks[0].span) for at in places)]
         if not syntax:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from interlock.text.phrases import shorten
 from interlock.text.quantities import DIMENSION, PHRASE, UNITS
 
 PROPERTIES = (
@@ -235,10 +236,6 @@ def header(block: str, statement: str) -> str:
     return _HEADERS.get(statement, "")
 
 
-def shown(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
 def near_keyword(found: str, words: list[str]) -> str | None:
     """The word the user meant, if one of those that fit is spelled alike."""
     if not found[:1].isalpha() or found in GRAMMAR_WORDS:
@@ -251,7 +248,7 @@ def near_keyword(found: str, words: list[str]) -> str | None:
 
 def explain(t: Trouble) -> tuple[str, str]:
     """Message and help."""
-    found = shown(t.found)
+    found = shorten(t.found)
     forms = STATEMENTS.get(t.block, {})
     form = forms.get(t.first) or forms.get("")
     written = f"{f'`{t.first}`' if t.first in forms else 'this'} is written `{form}`" if form else ""
@@ -293,7 +290,7 @@ def _no_statement(t: Trouble, found: str) -> tuple[str, str]:
     where = "the file" if t.block == "file" else f"`{t.block}`"
     elsewhere = [b for b, words in STATEMENTS.items() if t.found in words and b != t.block]
     if t.first and t.first in forms and not elsewhere:
-        return f"`{found}` cannot follow `{shown(t.before)}`", f"`{t.first}` is written `{forms[t.first]}`"
+        return f"`{found}` cannot follow `{shorten(t.before)}`", f"`{t.first}` is written `{forms[t.first]}`"
     if elsewhere:
         owner = "at the top of the file" if elsewhere[0] == "file" else f"in `{elsewhere[0]} {{ .. }}`"
         return f"`{found}` does not belong in {where}", f"it stands {owner}"
@@ -307,7 +304,7 @@ def _no_statement(t: Trouble, found: str) -> tuple[str, str]:
 
 
 def _expected(t: Trouble, found: str) -> str:
-    after = f" after `{shown(t.before)}`" if t.before else ""
+    after = f" after `{shorten(t.before)}`" if t.before else ""
     got = f", not `{found}`" if t.found else ""
     if {"NUMBER", "NAME", "LPAR", "MINUS"} <= t.accepts:
         return f"expected {'a condition' if t.before in ('if', 'where', 'and', 'or', 'not') else 'an expression'}{after}{got}"

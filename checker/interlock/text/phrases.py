@@ -13,6 +13,11 @@ def suggest(text: str, known: Iterable[str]) -> str:
     return f"did you mean `{found[0]}`?" if found else ""
 
 
+def shorten(text: str, width: int = 40) -> str:
+    """The text, or its beginning and `...`, in so many characters."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
 def list_names(known: Iterable[str]) -> str:
     """Each name in backquotes, in alphabetical order."""
     return ", ".join(f"`{k}`" for k in sorted(known)) or "none"

@@ -283,7 +283,7 @@ def _with_capacity(node: ast.Schedule, capacity: int | None) -> ast.Schedule:
     span = node.name.span
     memory = node.memory or ast.MemoryBlock((), span)
     stated = ast.Capacity(ast.Quantity(capacity, "bytes", span), (), span)
-    return replace(node, memory=replace(memory, capacities=(stated,)))
+    return node._replace(memory=memory._replace(capacities=(stated,)))
 
 
 def _write_owners(node: ast.Schedule, region: str, owner: Sequence[int]) -> ast.Schedule:
@@ -293,15 +293,14 @@ def _write_owners(node: ast.Schedule, region: str, owner: Sequence[int]) -> ast.
     def write(argument: ast.Argument) -> ast.Argument:
         if argument.name is None or argument.name.text != "owner":
             return argument
-        return replace(
-            argument, value=ast.ListValue(tuple(ast.Int(r, argument.span) for r in owner), argument.span)
-        )
+        value = ast.ListValue(tuple(ast.Int(r, argument.span) for r in owner), argument.span)
+        return argument._replace(value=value)
 
     regions = tuple(
-        replace(r, arguments=tuple(write(a) for a in r.arguments)) if r.name.text == region else r
+        r._replace(arguments=tuple(write(a) for a in r.arguments)) if r.name.text == region else r
         for r in node.cut.regions
     )
-    return replace(node, cut=replace(node.cut, regions=regions))
+    return node._replace(cut=node.cut._replace(regions=regions))
 
 
 # ---- sizes in intervals

@@ -128,7 +128,7 @@ def test_without_its_file_exactly_gpipe_is_gone(single, refused, tmp_path, monke
     for part in ("grammar", "spec"):
         shutil.copytree(resources.find_folder() / part, tmp_path / part)
     (tmp_path / "spec" / "std" / "gpipe.sched").unlink()
-    monkeypatch.setattr(resources, "folder", lambda: tmp_path)
+    monkeypatch.setattr(resources, "find_folder", lambda: tmp_path)
     code, _, message = refused(
         "schedule s { ranks 2 microbatches 2 model { layers u[2] {} } cut { x = u : gpipe } }"
     )

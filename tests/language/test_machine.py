@@ -24,7 +24,7 @@ def test_every_clause():
     assert share(m.master) == (4, 1, "parameter", 8) and share(m.optimizer) == (8, 1, "parameter", 8)
     assert share(m.logits) == (4, 1, "vocabulary entry", 2)
     r = s.replicas
-    assert (r.count.value, r.latency.value, r.bandwidth.value, r.blocking) == (8, 5_000, 100 * 10**9, True)
+    assert (r.number.value, r.latency.value, r.bandwidth.value, r.blocking) == (8, 5_000, 100 * 10**9, True)
     d = s.device
     assert (d.overhead.value, d.hbm_bandwidth) == (5_000, None)
     assert [(x.factor.value, x.factor.scale, [(r.first, r.last) for r in x.ranks]) for x in d.speeds] == [

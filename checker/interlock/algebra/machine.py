@@ -48,7 +48,7 @@ def hardware(schedule: ast.Schedule, ranks: int) -> Hardware:
     )
     node = schedule.memory
     gradient = (
-        _per_weight_byte(replace(node.gradient, shards=None), node.weights)
+        _per_weight_byte(node.gradient._replace(shards=None), node.weights)
         if node and node.gradient
         else Fraction(1)
     )
@@ -119,7 +119,7 @@ def machine_of(schedule: Described, **options: Any) -> Machine:
         overlaps = {o.stages and tuple(s.first for s in o.stages): o.time.value for o in device.overlaps}
         fields |= {"overhead": device.overhead.value if device.overhead else 0, "overlap": overlaps or None}
     if (replicas := described.replicas) is not None:
-        fields["data"] = DataParallel(replicas.count.value, _link(replicas, Link()), not replicas.blocking)
+        fields["data"] = DataParallel(replicas.number.value, _link(replicas, Link()), not replicas.blocking)
     return Machine(**(fields | options))
 
 

@@ -64,7 +64,7 @@ def _shown(r: ast.IndexRange) -> str:
 
 def build(model: ast.Model, device: ast.Device | None = None, memory: ast.MemoryBlock | None = None) -> Chain:
     """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers), IL201 (`attach` of layers that are no neighbours)."""
-    kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.count == 0}
+    kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.size == 0}
     layers: list[Layer] = []
     times: list[LayerTimes] = []
     spans: list[Span] = []
@@ -96,9 +96,9 @@ def build(model: ast.Model, device: ast.Device | None = None, memory: ast.Memory
     for item in model.items:
         first = len(layers)
         match item:
-            case ast.Layers(count=0):
+            case ast.Layers(size=0):
                 continue
-            case ast.Layers(name=name, count=count, properties=properties):
+            case ast.Layers(name=name, size=count, properties=properties):
                 if count > LAYER_LIMIT:
                     raise error("IL104", f"the model has more than {LAYER_LIMIT:,} layers", item.span)
                 for i in range(count):

@@ -20,7 +20,7 @@ def chain_of(schedule: ast.Schedule, library: Library) -> Chain:
     items = tuple(
         ast.Layers(ast.Word(l.name, l.span), l.count, tuple(_properties(l)), l.span) for l in profile.layers
     )
-    chain = build(replace(schedule.model, items=items), schedule.device, schedule.memory)
+    chain = build(schedule.model._replace(items=items), schedule.device, schedule.memory)
     groups: dict[str, list[int]] = {}
     for name, members in chain.groups.items():  # of `llm[0]`, `llm[1]`: the layers of `llm`
         groups.setdefault(name.partition("[")[0], []).extend(members)

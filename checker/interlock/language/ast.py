@@ -5,7 +5,7 @@ Its parts by name: words and expressions, skeletons, orders, the machine; here t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from interlock.language.ast_machine import (
     Capacity as Capacity,
@@ -147,8 +147,7 @@ from interlock.text.source import Span
 # ---- the model ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(NamedTuple):
     """name: forward, backward, backward_input, backward_weight, activation, until_weight, output, weights, parameters,
     workspace, vocabulary, tokens, flops, hbm_bytes (value: Quantity); modality (value: Word); frozen, recompute (value: None)."""
 
@@ -157,12 +156,11 @@ class Property:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """`layers vit[24] { .. }`; `layer proj { .. }` has count 1; `kind mamba { .. }` (count 0) only describes one for a pattern."""
+class Layers(NamedTuple):
+    """`layers vit[24] { .. }`; `layer proj { .. }` has size 1; `kind mamba { .. }` (size 0) only describes one for a pattern."""
 
     name: Word
-    count: int
+    size: int
     properties: tuple[Property, ...]
     span: Span
 
@@ -170,8 +168,7 @@ class Layers:
         return next((p for p in self.properties if p.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PatternKind:
+class PatternKind(NamedTuple):
     """`"M" = mamba`, described by `kind mamba { .. }`, or `"M" = mamba { .. }`, described at once."""
 
     letter: str
@@ -180,8 +177,7 @@ class PatternKind:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """`pattern "M-M-MM*" { .. }`: one layer a letter, in order; `pattern trunk = ".." { .. }` also makes them a group."""
 
     name: Word | None
@@ -190,8 +186,7 @@ class Pattern:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(NamedTuple):
     """`attach head to llm`: no partition separates the two layers at their common border."""
 
     layer: LayerRef
@@ -199,8 +194,7 @@ class Attach:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(NamedTuple):
     """The chain in order: Layers and Patterns; or a `profile`, the path of a file as written."""
 
     items: tuple[Layers | Pattern | Attach, ...]
@@ -211,8 +205,7 @@ class Model:
 # ---- statements of a schedule -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """`partition: [11, 13]`, `owner: greedy`, `chunks: 2`; name is None for one given by its place."""
 
     name: Word | None
@@ -220,14 +213,12 @@ class Argument:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ListValue:
+class ListValue(NamedTuple):
     items: tuple[Int | Word | ListValue, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """`backbone = llm[0..23], head : 1f1b(partition: balanced)`."""
 
     name: Word
@@ -237,22 +228,19 @@ class Region:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     regions: tuple[Region, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Images:
+class Images(NamedTuple):
     """Images of each microbatch, in order."""
 
     counts: tuple[Int, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(NamedTuple):
     """`modality vision in microbatches 0, 2..5`."""
 
     modality: Word
@@ -260,15 +248,13 @@ class Presence:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class CommunicatorDef:
+class CommunicatorDef(NamedTuple):
     name: Word
     ranks: tuple[IndexRange, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(NamedTuple):
     """`freeze vit[0..11], proj`, or `freeze stage 0, 2..3` (also `freeze 0`) where the schedule has no model."""
 
     layers: tuple[LayerRef, ...]
@@ -276,8 +262,7 @@ class Freeze:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class TieDef:
+class TieDef(NamedTuple):
     """`tie embed, head`, `tie emb = stage 0, 3 @ends`: layers (or stages) that share one parameter set."""
 
     name: Word | None
@@ -287,8 +272,7 @@ class TieDef:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Assume:
+class Assume(NamedTuple):
     """`assume vit.forward in [2ms, 9ms]`, both ends included."""
 
     layer: LayerRef
@@ -298,16 +282,14 @@ class Assume:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class ForAnyFreezing:
+class ForAnyFreezing(NamedTuple):
     """`for any freezing of vit, proj`: groups or regions."""
 
     of: tuple[LayerRef, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(NamedTuple):
     """verdict: valid, invalid, unknown, vacuous; no codes: any; models: of them, and targets; none: the models of the schedule."""
 
     verdict: str
@@ -319,8 +301,7 @@ class Expect:
 # ---- a file -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     name: Word
     ranks: Int | None
     microbatches: Int | None
@@ -346,16 +327,14 @@ class Schedule:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(NamedTuple):
     """`use "other.sched"`: the skeletons of another file; the path as written."""
 
     path: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     uses: tuple[Use, ...]
     skeletons: tuple[Skeleton, ...]
     schedules: tuple[Schedule, ...]

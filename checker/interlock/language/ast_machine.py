@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from interlock.language.ast_words import IndexRange, Int, Quantity
 from interlock.text.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(NamedTuple):
     """`capacity 64GiB`, for all ranks (ranks empty), or `capacity 80GiB on ranks 0, 4..7`, which goes before it."""
 
     size: Quantity
@@ -17,8 +16,7 @@ class Capacity:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """`optimizer 8 per weight byte`, `master 4B per parameter sharded 8`, `logits 4B per vocabulary entry`.
 
     unit: `weight byte`, `parameter`, `vocabulary entry`; shards: ranks that each hold one part of it, None: it is whole.
@@ -30,8 +28,7 @@ class Share:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBlock:
+class MemoryBlock(NamedTuple):
     """None where not given."""
 
     capacities: tuple[Capacity, ...]
@@ -43,8 +40,7 @@ class MemoryBlock:
     logits: Share | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """`link { .. }`, ranks None: every pair; `link 3-4 { .. }`: one pair, both directions."""
 
     ranks: tuple[int, int] | None
@@ -53,19 +49,17 @@ class Link:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(NamedTuple):
     """`replicas 8 { latency 5us  bandwidth 100GB/s }`; blocking: reductions stand in the rank's order, not beside it."""
 
-    count: Int
+    number: Int
     latency: Quantity | None
     bandwidth: Quantity | None
     blocking: bool
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(NamedTuple):
     """`speed 0.8`, of all ranks (ranks empty), or `speed 0.8 on ranks 2, 3`, which goes before it."""
 
     factor: Quantity
@@ -73,8 +67,7 @@ class Speed:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class OverlapTime:
+class OverlapTime(NamedTuple):
     """`overlap 3ms`, of every overlap (stages None), or `overlap 3ms on stages 0, 7`: of a forward of stage 0 with a backward of stage 7."""
 
     time: Quantity
@@ -82,8 +75,7 @@ class OverlapTime:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     peak_flops: Quantity | None
     hbm_bandwidth: Quantity | None
     overhead: Quantity | None

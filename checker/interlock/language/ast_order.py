@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from interlock.language.ast_words import IndexRange, Int
 from interlock.text.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceRank:
+class PlaceRank(NamedTuple):
     """`rank 0: 0, 3`: stages of a rank."""
 
     rank: Int
@@ -17,8 +16,7 @@ class PlaceRank:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceReplicated:
+class PlaceReplicated(NamedTuple):
     """`replicated 4: owner [0, 1, 0, 1]`: a stage on every rank, with the rank that runs each microbatch."""
 
     stage: Int
@@ -26,14 +24,12 @@ class PlaceReplicated:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     lines: tuple[PlaceRank | PlaceReplicated, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One operation as `spec/program.md` lists them; kind is the name in capitals (`F`, `SEND_F`, `REDUCE_TIE`), -1 and
     None are absent. `name` is the payload, tie or parameter set, `comm` the communicator as written."""
 
@@ -46,44 +42,39 @@ class Op:
     comm: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """`{ 0SEND_F1 3RECV_F0 }`: one grouped launch."""
 
     items: tuple[Op | Repeat, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(NamedTuple):
     """`overlap(0F3 3B3)`: one operation of two halves."""
 
     items: tuple[Op, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """`0F0..3`, `(1F4 1B0) .. (1F15 1B11)`: `count` copies of `first`; every index that differs in `last` advances by one."""
+class Repeat(NamedTuple):
+    """`0F0..3`, `(1F4 1B0) .. (1F15 1B11)`: `times` copies of `first`; every index that differs in `last` advances by one."""
 
     first: tuple[Op | Launch | Overlap, ...]
     last: tuple[Op | Launch | Overlap, ...]
-    count: int
+    times: int
     span: Span
 
 
 Item = Op | Launch | Overlap | Repeat  # `expand.expand` removes the Repeats
 
 
-@dataclass(frozen=True, slots=True)
-class RankOrder:
+class RankOrder(NamedTuple):
     rank: Int
     items: tuple[Item, ...]
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """`fragment order transfers written reductions inserted { .. }`; of a `trace` both are written."""
 
     form: str  # order, trace

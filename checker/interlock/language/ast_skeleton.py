@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from interlock.language.ast_words import Call, Condition, Expr, Prove, Word
 from interlock.text.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class SkeletonOp:
+class SkeletonOp(NamedTuple):
     """`F(i)`, `B(i, 1)`, `SEND_F(i)@seam`, `REDUCE(0)`: arguments are the microbatch and the chunk (REDUCE: the chunk)."""
 
     kind: str
@@ -18,15 +17,13 @@ class SkeletonOp:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Let:
+class Let(NamedTuple):
     name: Word
     value: Expr
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """`first ..< end`."""
 
     first: Expr
@@ -34,8 +31,7 @@ class Range:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class For:
+class For(NamedTuple):
     """`for i in 0 ..< n { }`, `for m in owned(r) { }`."""
 
     variable: Word
@@ -44,8 +40,7 @@ class For:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class If:
+class If(NamedTuple):
     """`if c { } else if d { } else { }`: (c, d) with one block each, and the last block."""
 
     conditions: tuple[Condition, ...]
@@ -54,8 +49,7 @@ class If:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """`overlap { F(i, 0) B(j, 1) }` or `group { .. }`, one grouped launch."""
 
     form: str  # overlap, group
@@ -63,8 +57,7 @@ class Group:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """`body`: here the inner regions run."""
 
     span: Span
@@ -73,8 +66,7 @@ class Body:
 Statement = SkeletonOp | Let | For | If | Group | Body
 
 
-@dataclass(frozen=True, slots=True)
-class RankProgram:
+class RankProgram(NamedTuple):
     """`rank r { .. }`."""
 
     variable: Word
@@ -82,8 +74,7 @@ class RankProgram:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceMap:
+class PlaceMap(NamedTuple):
     """`place map(r, c) = c*P + r`: the stage of chunk c of rank r."""
 
     rank: Word
@@ -92,8 +83,7 @@ class PlaceMap:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Skeleton:
+class Skeleton(NamedTuple):
     name: Word
     parameters: tuple[Word, ...]
     layout: str  # sharded, replicated

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from interlock.text.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A name where it stands: of a layer group, a skeleton, a communicator, a model of communication."""
 
     text: str
@@ -18,14 +17,12 @@ class Word:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Int:
+class Int(NamedTuple):
     value: int
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(NamedTuple):
     """A number with its unit, exact, in the base unit of its dimension.
 
     dimension: `time` (ns), `bytes`, `flop`, `bytes/s`, `flop/s`; `percent` and `number` keep decimals, as
@@ -39,8 +36,7 @@ class Quantity:
     per_image: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRange:
+class IndexRange(NamedTuple):
     """`a..b`, both ends included; a single index is `a..a`. Of ranks, stages, microbatches."""
 
     first: int
@@ -48,8 +44,7 @@ class IndexRange:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class LayerRef:
+class LayerRef(NamedTuple):
     """`vit`, `vit[3]`, `vit[0..11]`: a layer group (or, in `for any freezing of`, a region) or layers of it."""
 
     group: Word
@@ -60,14 +55,12 @@ class LayerRef:
 # ---- expressions -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     text: str
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """`min(a, b)`, `max(a, b)`, `owned(r)`; in claims also figures of a rank: `in_flight(r)`."""
 
     function: Word
@@ -75,14 +68,12 @@ class Call:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Negate:
+class Negate(NamedTuple):
     operand: Expr
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(NamedTuple):
     """operator: `+ - * div mod` (div and mod round down)."""
 
     operator: str
@@ -91,8 +82,7 @@ class Binary:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(NamedTuple):
     """operator: `< <= > >= == !=`."""
 
     operator: str
@@ -101,8 +91,7 @@ class Compare:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Logic:
+class Logic(NamedTuple):
     """operator: `and`, `or`."""
 
     operator: str
@@ -111,8 +100,7 @@ class Logic:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(NamedTuple):
     operand: Condition
     span: Span
 
@@ -121,8 +109,7 @@ Expr = Int | Quantity | Name | Call | Negate | Binary  # Quantity: in claims onl
 Condition = Compare | Logic | Not | Name | Call  # Name, Call: a claim such as `deadlock_free`
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A line of `require` or `prove`: `bubble <= 12%`, `deadlock_free under blocking`."""
 
     condition: Condition
@@ -130,8 +117,7 @@ class Claim:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Prove:
+class Prove(NamedTuple):
     """`prove for P >= 1, M >= 1 { claims }`."""
 
     given: tuple[Condition, ...]

@@ -18,7 +18,7 @@ def count_operations(items: Iterable[Item]) -> int:
             case Op():
                 total += 1
             case Repeat():
-                total += item.count * count_operations(item.first)
+                total += item.times * count_operations(item.first)
             case Launch() | Overlap():
                 total += count_operations(item.items)
     return total
@@ -47,7 +47,7 @@ def _expand(items: tuple[Item, ...]) -> Iterator[Op | Launch | Overlap]:
             case Launch():
                 yield Launch(tuple(_expand(item.items)), item.span)
             case Repeat():
-                for k in range(item.count):
+                for k in range(item.times):
                     for first, last in zip(item.first, item.last):
                         yield _advance(first, last, k)
 

@@ -133,11 +133,11 @@ def _model(model: ast.Model, groups: dict[str, int]) -> Iterator[Finding]:
         "layer group",
         (name for item in model.items if isinstance(item, (ast.Layers, ast.Pattern)) and (name := item.name)),
     )
-    kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.count == 0}
+    kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.size == 0}
     for item in model.items:
         match item:
-            case ast.Layers() if item.count:
-                groups[item.name.text] = item.count
+            case ast.Layers() if item.size:
+                groups[item.name.text] = item.size
             case ast.Pattern():
                 if item.name:
                     groups[item.name.text] = len(item.text)

@@ -228,7 +228,7 @@ def _first_to_break(run: Runs, bound: Bound, breaks: Callable) -> str:
     a = run.assumes[0]
 
     def at(value: int):
-        moved = a._replace(high=a.high._replace(value=value))
+        moved = replace(a, high=a.high._replace(value=value))
         return value_of(Runs(run.schedule, run.judged, run.model, [moved], run.frozen), bound.figure, (1,))
 
     low, high = a.low.value, a.high.value

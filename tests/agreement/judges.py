@@ -29,7 +29,7 @@ def engine(program, model: str) -> bool:
     findings = [
         *dependency.check(facts),
         *footprint.check(facts),
-        *communication.grouped_alike(facts, transfers, model),
+        *communication.check_grouping(facts, transfers, model),
     ]
     if program.inserted:
         findings += [
@@ -55,7 +55,7 @@ def kernel(plain: dict, model: str) -> bool:
     left: dict = {}
     waits = WaitGraph(matched, model)
     node = node_of(waits)
-    for a, b in (wait for _, relation in waits.relations() for wait in relation):
+    for a, b in (wait for _, relation in waits.list_relations() for wait in relation):
         a, b = node(a), node(b)
         after.setdefault(a, []).append(b)
         left[b] = left.get(b, 0) + 1
@@ -77,7 +77,7 @@ def node_of(waits):
             e = parent[e]
         return e
 
-    for a, b in waits.shared_events():
+    for a, b in waits.find_shared_events():
         parent[find(a)] = find(b)
     return find
 

@@ -115,7 +115,7 @@ def graph_of(program: dict, model: str) -> WaitGraph:
 
 def waits_of(graph: WaitGraph) -> list[tuple[int, str, int]]:
     """(event, name, event) of every wait."""
-    return [(a, name, b) for name, waits in graph.relations() for a, b in waits]
+    return [(a, name, b) for name, waits in graph.list_relations() for a, b in waits]
 
 
 def claim(program: dict, model: str = "pair") -> dict | None:
@@ -123,7 +123,7 @@ def claim(program: dict, model: str = "pair") -> dict | None:
     graph = graph_of(program, model)
     rows, grouped = len(graph.order.kind), graph.order.grouped
     leader = list(range(rows + 2 * len(grouped)))
-    for a, b in graph.shared_events():
+    for a, b in graph.find_shared_events():
         leader[b] = leader[a]
     after, count = {}, [0] * len(leader)
     for a, _, b in waits_of(graph):

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.kernel import Judge, judge
-from interlock.kernel.memory import find_peaks, live_bytes
+from interlock.kernel.memory import count_live_bytes, find_peaks
 
 from .build import plain
 
@@ -27,7 +27,7 @@ def live(*args, **more):
 
 def live_rows(p):
     """The bytes live at each row, of each rank."""
-    return [at_rows for _, *at_rows in live_bytes(Judge(p).matched)]
+    return [at_rows for _, *at_rows in count_live_bytes(Judge(p).matched)]
 
 
 def test_static_is_rounded_up_and_replicated_stages_are_everywhere():

@@ -99,7 +99,7 @@ def a_cycle(program, model):
     after = {}
     for a, name, b in waits_of(waits):
         after.setdefault(a, []).append((name, b))
-    for a, b in waits.shared_events():
+    for a, b in waits.find_shared_events():
         after.setdefault(a, []).append(("same", b))
         after.setdefault(b, []).append(("same", a))
 
@@ -149,7 +149,7 @@ def test_random_programs_have_times_or_a_walk():
 
 def test_overlap_is_one_event():
     program = plain("0F0 {0F1 0B0} 0B1", stages=1, inserted=True)
-    assert list(graph_of(program, "edge").shared_events()) == [(1, 2)]
+    assert list(graph_of(program, "edge").find_shared_events()) == [(1, 2)]
     assert graph(program, "edge", "order") == [(0, 1), (1, 3), (2, 3)]
     assert accepted(
         plain("{1F0 0B1} {0F0 1B1}", stages=[0, 0], inserted=True),
@@ -209,7 +209,7 @@ def test_launch_events_in_walks():
 
 def test_collectives_share_an_event():
     program = plain("0F0 coll(c) 1F0 | coll(c) ZERO", stages=[0, 0], fragment=True)
-    assert list(graph_of(program, "edge").shared_events()) == [(1, 3)]
+    assert list(graph_of(program, "edge").find_shared_events()) == [(1, 3)]
     assert (
         accepted(
             plain("0F0 coll(c) | coll(c) 1F0 coll(d)@1", comms=[[1]], inserted=True, **FRAGMENT),

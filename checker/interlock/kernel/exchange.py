@@ -14,7 +14,7 @@ from .program import REPLICATED, Kind, Order, Stage
 NAMED = (Kind.SEND, Kind.RECV)
 
 
-def channels_agree(matched: Matched) -> Faults:
+def check_channels(matched: Matched) -> Faults:
     """IL401, R-COM-1: every transfer has a peer, each channel as many sends as receives.
 
     IL403, R-COM-2: matched payloads agree.
@@ -26,7 +26,7 @@ def channels_agree(matched: Matched) -> Faults:
         yield from (("IL403", pair) for pair in channel.crossed)
 
 
-def carried_once(matched: Matched) -> Faults:
+def check_carriers(matched: Matched) -> Faults:
     """IL401, R-COM-1: one transfer carries each dependency between ranks; no other is listed (no fragments).
 
     The operations of a channel that is IL403's are no longer IL401's.
@@ -72,7 +72,7 @@ def _may_part(one: Stage, other: Stage) -> bool:
     return one.rank != other.rank or one.rank == REPLICATED
 
 
-def collectives_agree(matched: Matched) -> Faults:
+def check_collectives(matched: Matched) -> Faults:
     """IL404, R-COM-4: every member of a communicator lists the same collectives on it in the same order."""
     for comm, entered in matched.entered.items():
         meetings: list[list[int]] = [[] for _ in max(entered.values(), key=len)]
@@ -92,7 +92,7 @@ def _signature(order: Order, i: int) -> tuple[int, int]:
     return kind, order.stage[i] if kind == Kind.REDUCE_REPLICATED else named
 
 
-def creation_in_one_order(matched: Matched) -> Faults:
+def check_creation(matched: Matched) -> Faults:
     """IL405, R-COM-5: c -> d if a rank lists INIT(c) directly before INIT(d) among its INITs; no cycle."""
     order, inits = matched.order, matched.order.rows[Kind.INIT]
     arrows = {(order.comm[a], order.comm[b]) for a, b in pairwise(inits) if order.rank[a] == order.rank[b]}
@@ -118,7 +118,7 @@ def _remove_sources(arrows: set[Pair]) -> set[Pair]:
     return {(c, d) for c, d in arrows if count.get(c)}
 
 
-def members_alone(matched: Matched) -> Faults:
+def check_members(matched: Matched) -> Faults:
     """IL406, R-COM-6: who lists a transfer or a collective is in its communicator, and so is its peer."""
     order = matched.order
     for i in order.rows_of(*Kind.TRANSFERS, *Kind.COLLECTIVES):
@@ -136,7 +136,7 @@ class _Pending:
     receives: tuple[int, ...] = ()  # the first and the last one
 
 
-def buffers_waited_for(matched: Matched) -> Faults:
+def check_buffers(matched: Matched) -> Faults:
     """IL407, R-COM-7: a buffer is not reused before its transfer was waited for."""
     order = matched.order
     buffers: dict[tuple[int, int], _Pending] = {}  # by rank and name
@@ -163,7 +163,7 @@ def _in_one_launch(order: Order, a: int, b: int) -> bool:
     return order.launch[a] == order.launch[b] >= 0
 
 
-def grouped_alike(matched: Matched) -> Faults:
+def check_grouping(matched: Matched) -> Faults:
     """IL408, R-COM-8 (under pair): both ends of a transfer are grouped, or neither."""
     for channel in matched.channels:
         for a, b in channel.pairs():

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from . import exchange, operations, reductions
 from .matching import Matched
-from .memory import overflows
+from .memory import check_capacity
 from .operations import Faults
 
 RULES_OF_PLACED = (
-    operations.stage_numbers,
-    operations.microbatch_numbers,
-    operations.ranks,
-    operations.forwards_listed,
-    operations.losses_listed,
-    operations.once,
-    operations.one_backward,
-    operations.backwards_listed,
-    operations.nothing_excluded,
-    operations.dependencies_first,
-    reductions.named_once,
-    reductions.stages_reduced,
-    reductions.ties_reduced,
-    reductions.replicated_stages_reduced,
-    reductions.reductions_after_work,
-    reductions.ties_before_data,
-    reductions.step_last,
-    operations.producers_and_consumers,
-    operations.waits_after_sends,
-    reductions.gradients_kept,
+    operations.check_stage_numbers,
+    operations.check_microbatches,
+    operations.check_ranks,
+    operations.check_forwards,
+    operations.check_losses,
+    operations.check_repeats,
+    operations.check_backward_halves,
+    operations.check_backwards,
+    operations.check_exclusions,
+    operations.check_dependencies,
+    reductions.check_names,
+    reductions.check_stage_reductions,
+    reductions.check_tie_reductions,
+    reductions.check_replicated_reductions,
+    reductions.check_reduction_order,
+    reductions.check_tie_order,
+    reductions.check_steps,
+    operations.check_producers,
+    operations.check_waits,
+    reductions.check_zeros,
 )
 RULES_OF_MATCHED = (
-    overflows,
-    exchange.channels_agree,
-    exchange.carried_once,
-    exchange.collectives_agree,
-    exchange.creation_in_one_order,
-    exchange.members_alone,
-    exchange.buffers_waited_for,
+    check_capacity,
+    exchange.check_channels,
+    exchange.check_carriers,
+    exchange.check_collectives,
+    exchange.check_creation,
+    exchange.check_members,
+    exchange.check_buffers,
 )
 
 
@@ -46,9 +46,9 @@ def find_faults(matched: Matched, model: str, *, timed: bool = False) -> Faults:
     `timed`: IL301 is left out, since times that go forward along data and program order rule it out.
     """
     for of_placed in RULES_OF_PLACED:
-        if not (timed and of_placed is operations.dependencies_first):
+        if not (timed and of_placed is operations.check_dependencies):
             yield from of_placed(matched.placed)
     for of_matched in RULES_OF_MATCHED:
         yield from of_matched(matched)
     if model == "pair":
-        yield from exchange.grouped_alike(matched)
+        yield from exchange.check_grouping(matched)

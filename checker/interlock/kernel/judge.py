@@ -102,10 +102,10 @@ class Judge:
             code, rows = fault
             raise Malformed(f"the program has an error {code}" + (f" at row {rows[0]}" if rows else ""))
         graph = WaitGraph(matched, model)
-        for a, b in graph.shared_events():
+        for a, b in graph.find_shared_events():
             if times[a] != times[b]:
                 raise Malformed(f"rows {a} and {b} share an event and have two times")
-        for name, waits in graph.relations():
+        for name, waits in graph.list_relations():
             for a, b in waits:
                 if times[a] >= times[b]:
                     wait = f"{describe_event(order, a)} -> {describe_event(order, b)} ({name})"

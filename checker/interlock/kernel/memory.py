@@ -16,11 +16,11 @@ from .wellformed import MAX_WORK
 Interval = tuple[int, int, int]  # first row, last row, bytes
 
 
-def overflows(matched: Matched) -> Iterator[tuple[str, tuple[int, ...]]]:
+def check_capacity(matched: Matched) -> Iterator[tuple[str, tuple[int, ...]]]:
     """IL501, R-MEM-1: peak(r) <= capacity(r). Asked where transfers are written."""
     memory = matched.program.memory
     if memory is not None and not matched.program.inserted:
-        for r, live in enumerate(live_bytes(matched)):
+        for r, live in enumerate(count_live_bytes(matched)):
             capacity = memory.capacity[r]
             if capacity is not None and max(live) > capacity:
                 rows = enumerate(live[1:], matched.order.start[r])
@@ -29,21 +29,21 @@ def overflows(matched: Matched) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def find_peaks(matched: Matched) -> list[int]:
     """The peak of every rank in bytes. Raises Malformed."""
-    return [max(live) for live in live_bytes(matched)]
+    return [max(live) for live in count_live_bytes(matched)]
 
 
 def count_in_flight(placed: Placed) -> list[int]:
     """IL702: by rank the largest number of (s, m) with back(s, m) whose F has run and X has not ended."""
     usage = Usage(placed)
     live = [
-        (f, max(f, usage.until(f, usage.x[s].get(m))), 1)
-        for s, m, f in usage.listed(Kind.F)
+        (f, max(f, usage.end_at(f, usage.x[s].get(m))), 1)
+        for s, m, f in usage.find_listed(Kind.F)
         if placed.path[m].back[s]
     ]
     return [max(counts) for counts in _add_up(placed, live, [0] * placed.program.ranks)]
 
 
-def live_bytes(matched: Matched) -> Iterator[list[int]]:
+def count_live_bytes(matched: Matched) -> Iterator[list[int]]:
     """For each rank the static bytes, then those live while each of its rows runs. Raises Malformed."""
     memory = matched.program.memory
     if memory is None:
@@ -51,7 +51,8 @@ def live_bytes(matched: Matched) -> Iterator[list[int]]:
     require(not matched.program.inserted, "peaks are counted where transfers are written")
     usage, second = Usage(matched.placed), matched.order.second_halves
     together = (  # the halves of an overlap are live together
-        (start - (start in second), end + (end + 1 in second), size) for start, end, size in usage.intervals()
+        (start - (start in second), end + (end + 1 in second), size)
+        for start, end, size in usage.find_intervals()
     )
     return _add_up(matched.placed, together, _static_bytes(matched.program, memory))
 
@@ -107,7 +108,7 @@ class Usage:
         self.w = merge(placed.x, first[Kind.W], first[Kind.B])  # W(s, m), or B, or where neither is listed X
         self.sizes: dict[tuple[int, int, int], StageBytes] = {}
 
-    def listed(self, *kinds: int) -> Iterator[tuple[int, int, int]]:
+    def find_listed(self, *kinds: int) -> Iterator[tuple[int, int, int]]:
         """(s, m, row) of what takes part, on the path."""
         return self._on_path(self.placed.first[kind] for kind in kinds)
 
@@ -115,93 +116,93 @@ class Usage:
         for s, rows in (of_stage for table in tables for of_stage in table.items()):
             yield from ((s, m, row) for m, row in rows.items() if self.path[m].next[s] != OFF)
 
-    def until(self, start: int, end: int | None) -> int:
+    def end_at(self, start: int, end: int | None) -> int:
         """The row `end`, or where it is not listed the last row of the rank of `start`."""
         order = self.placed.order
         return order.start[order.rank[start] + 1] - 1 if end is None else end
 
-    def last_read(self, s: int, m: int) -> int | None:
+    def find_last_read(self, s: int, m: int) -> int | None:
         """The last row that reads the payload given to s."""
-        return (self.x if self.bytes(s, m).keeps_payload else self.placed.first[Kind.F])[s].get(m)
+        return (self.x if self.measure(s, m).keeps_payload else self.placed.first[Kind.F])[s].get(m)
 
     def is_remote(self, s: int, neighbour: int, m: int) -> bool:
         return self.placed.rank_of(s, m) != self.placed.rank_of(neighbour, m)
 
-    def bytes(self, s: int, m: int) -> StageBytes:
+    def measure(self, s: int, m: int) -> StageBytes:
         images = self.placed.program.images[m]
         sort = (self.path[m].number, s, images)
         if sort not in self.sizes:
             self.sizes[sort] = _stage_bytes(self.placed.program, self.path[m], s, images)
         return self.sizes[sort]
 
-    def intervals(self) -> Iterator[Interval]:
+    def find_intervals(self) -> Iterator[Interval]:
         """Raises Malformed if there are too many sizes."""
         program = self.placed.program
         sorts = {(path.number, images) for path, images in zip(self.path, program.images)}
         few = len(sorts) * len(program.layers) <= MAX_WORK
         require(few, "there are too many sizes of microbatches for the layers")
         return chain(
-            self.stash(),
-            self.recomputed(),
-            self.handed_over(),
-            self.sent(),
-            self.received(),
-            self.workspace(),
+            self.find_stash(),
+            self.find_recomputation(),
+            self.find_handovers(),
+            self.find_sent(),
+            self.find_received(),
+            self.find_workspace(),
         )
 
-    def stash(self) -> Iterator[Interval]:
+    def find_stash(self) -> Iterator[Interval]:
         """Only if back(s, m): the part of trainable layers from F until W (or B), everything else until X."""
-        for s, m, f in self.listed(Kind.F):
+        for s, m, f in self.find_listed(Kind.F):
             if self.path[m].back[s]:
-                yield f, self.until(f, self.w[s].get(m)), self.bytes(s, m).until_w
-                yield f, self.until(f, self.x[s].get(m)), self.bytes(s, m).until_x
+                yield f, self.end_at(f, self.w[s].get(m)), self.measure(s, m).until_w
+                yield f, self.end_at(f, self.x[s].get(m)), self.measure(s, m).until_x
 
-    def recomputed(self) -> Iterator[Interval]:
+    def find_recomputation(self) -> Iterator[Interval]:
         """Of recomputed layers, from X on instead of F: until W what is kept until W, else while X runs."""
-        for s, m, _ in self.listed(Kind.F):
+        for s, m, _ in self.find_listed(Kind.F):
             x, w = self.x[s].get(m), self.w[s].get(m)
             if x is not None and w is not None and self.path[m].back[s]:
-                yield x, w, self.bytes(s, m).recomputed_until_w
-                yield x, x, self.bytes(s, m).recomputed_until_x
+                yield x, w, self.measure(s, m).recomputed_until_w
+                yield x, x, self.measure(s, m).recomputed_until_x
 
-    def handed_over(self) -> Iterator[Interval]:
+    def find_handovers(self) -> Iterator[Interval]:
         """On one rank: an output from F(s, m) until F(next, m), its gradient from X(next, m) to X(s, m)."""
-        for s, m, f in self.listed(Kind.F):
+        for s, m, f in self.find_listed(Kind.F):
             n = self.path[m].next[s]
             if n >= 0 and not self.is_remote(s, n, m):
-                yield f, self.until(f, self.last_read(n, m)), self.bytes(s, m).output
+                yield f, self.end_at(f, self.find_last_read(n, m)), self.measure(s, m).output
         for n, m, x in self._on_path([self.x]):
             s = self.path[m].prev[n]
             if s >= 0 and not self.is_remote(s, n, m) and self.path[m].cross[n]:
-                yield x, self.until(x, self.x[s].get(m)), self.bytes(s, m).output
+                yield x, self.end_at(x, self.x[s].get(m)), self.measure(s, m).output
 
-    def sent(self) -> Iterator[Interval]:
+    def find_sent(self) -> Iterator[Interval]:
         """An output from F(s, m) until WAIT_F(s, m), an input's gradient from X(s, m) until WAIT_B(s, m)."""
         first = self.placed.first
-        for s, m, f in self.listed(Kind.F):
+        for s, m, f in self.find_listed(Kind.F):
             n = self.path[m].next[s]
             if n >= 0 and self.is_remote(s, n, m):
-                yield f, self.until(f, first[Kind.WAIT_F][s].get(m)), self.bytes(s, m).output
+                yield f, self.end_at(f, first[Kind.WAIT_F][s].get(m)), self.measure(s, m).output
         for s, m, x in self._on_path([self.x]):
             p = self.path[m].prev[s]
             if p >= 0 and self.is_remote(s, p, m) and self.path[m].cross[s]:
-                yield x, self.until(x, first[Kind.WAIT_B][s].get(m)), self.bytes(p, m).output
+                yield x, self.end_at(x, first[Kind.WAIT_B][s].get(m)), self.measure(p, m).output
 
-    def received(self) -> Iterator[Interval]:
+    def find_received(self) -> Iterator[Interval]:
         """An input from RECV_F(s, m) until F(s, m), an output's gradient from RECV_B(s, m) until X(s, m)."""
-        for s, m, row in self.listed(Kind.RECV_F):
+        for s, m, row in self.find_listed(Kind.RECV_F):
             p = self.path[m].prev[s]
             if p >= 0 and self.is_remote(s, p, m):
-                yield row, self.until(row, self.last_read(s, m)), self.bytes(p, m).output
-        for s, m, row in self.listed(Kind.RECV_B):
+                yield row, self.end_at(row, self.find_last_read(s, m)), self.measure(p, m).output
+        for s, m, row in self.find_listed(Kind.RECV_B):
             n = self.path[m].next[s]
             if n >= 0 and self.is_remote(s, n, m) and self.path[m].cross[n]:
-                yield row, self.until(row, self.x[s].get(m)), self.bytes(s, m).output
+                yield row, self.end_at(row, self.x[s].get(m)), self.measure(s, m).output
 
-    def workspace(self) -> Iterator[Interval]:
+    def find_workspace(self) -> Iterator[Interval]:
         """While a compute row runs."""
-        for s, m, row in self.listed(*Kind.COMPUTE):
-            yield row, row, self.bytes(s, m).workspace
+        for s, m, row in self.find_listed(*Kind.COMPUTE):
+            yield row, row, self.measure(s, m).workspace
 
 
 def _stage_bytes(program: Program, path: Path, s: int, images: int) -> StageBytes:

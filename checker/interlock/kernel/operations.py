@@ -16,20 +16,20 @@ Faults = Iterator[tuple[str, tuple[int, ...]]]
 WAITED_FOR = {Kind.WAIT_F: (Kind.SEND_F,), Kind.WAIT_B: (Kind.SEND_B,), Kind.WAIT: (Kind.SEND, Kind.RECV)}
 
 
-def stage_numbers(placed: Placed) -> Faults:
+def check_stage_numbers(placed: Placed) -> Faults:
     """IL314, R-ONCE: 0 <= stage < number of stages."""
     for i in (*placed.out_of_range, *placed.order.rows_of(*Kind.WITH_STAGE - Kind.WITH_MICROBATCH)):
         if not 0 <= placed.order.stage[i] < len(placed.program.stages):
             yield "IL314", (i,)
 
 
-def microbatch_numbers(placed: Placed) -> Faults:
+def check_microbatches(placed: Placed) -> Faults:
     """IL306, R-MB: every microbatch index lies in 0 .. M-1, and m's path contains the stage that runs it."""
     beyond = (i for i in placed.out_of_range if not 0 <= placed.order.mb[i] < placed.program.microbatches)
     yield from (("IL306", (i,)) for i in (*beyond, *placed.off_path))
 
 
-def ranks(placed: Placed) -> Faults:
+def check_ranks(placed: Placed) -> Faults:
     """IL304, R-ONCE: an operation is on the rank of its stage."""
     order, stages = placed.order, placed.program.stages
     yield from (("IL304", (i,)) for i in placed.misplaced if order.kind[i] in Kind.COMPUTE | Kind.PIPELINE)
@@ -38,15 +38,17 @@ def ranks(placed: Placed) -> Faults:
             yield "IL304", (i,)
 
 
-def forwards_listed(placed: Placed) -> Faults:
+def check_forwards(placed: Placed) -> Faults:
     """IL302, R-ONCE: F(s, m) is listed for every s on path(m)."""
     f = placed.listed[Kind.F]
     listed = sum(map(len, f.values())) - sum(1 for s, m in placed.nowhere if m in f[s])
-    if not placed.program.fragment and listed < placed.total([len(path.stages) for path in placed.paths]):
+    if not placed.program.fragment and listed < placed.sum_over_paths(
+        [len(path.stages) for path in placed.paths]
+    ):
         yield "IL302", ()
 
 
-def losses_listed(placed: Placed) -> Faults:
+def check_losses(placed: Placed) -> Faults:
     """IL302, R-ONCE: LOSS is listed for every microbatch or for none, on the last stage of path(m)."""
     losses = [(s, m) for s, rows in placed.listed[Kind.LOSS].items() for m in rows]
     if placed.program.fragment or not losses:
@@ -59,7 +61,7 @@ def losses_listed(placed: Placed) -> Faults:
             yield "IL302", (i,)
 
 
-def once(placed: Placed) -> Faults:
+def check_repeats(placed: Placed) -> Faults:
     """IL303, R-ONCE: no two rows have the same kind, stage and microbatch, for F, B, I, W, LOSS."""
     stage, mb = placed.order.stage, placed.order.mb
     repeated: dict[int, list[int]] = {}
@@ -71,7 +73,7 @@ def once(placed: Placed) -> Faults:
     yield from (("IL303", (first, *rows)) for first, rows in repeated.items())
 
 
-def one_backward(placed: Placed) -> Faults:
+def check_backward_halves(placed: Placed) -> Faults:
     """IL305, R-ONCE: not both B and one of I, W; W(s, m) asks for I(s, m) (not in a fragment)."""
     b, i, w = (placed.listed[kind] for kind in (Kind.B, Kind.I, Kind.W))
     for halves in (i, w):
@@ -81,7 +83,7 @@ def one_backward(placed: Placed) -> Faults:
         yield from (("IL305", (row,)) for m, row in rows.items() if m not in i[s] and m not in b[s])
 
 
-def backwards_listed(placed: Placed) -> Faults:
+def check_backwards(placed: Placed) -> Faults:
     """IL601, R-FOOT-1: where back(s, m), B is listed, or I, and with I also W if wwork(s, m)."""
     if placed.program.fragment:
         return
@@ -91,7 +93,7 @@ def backwards_listed(placed: Placed) -> Faults:
     for s in b.keys() | i.keys():
         mbs = b[s].keys() | i[s].keys() if b[s] and i[s] else b[s] or i[s]
         listed += sum(1 for m in mbs if (s, m) not in nowhere and path[m].back[s])
-    if listed < placed.total([sum(path.back) for path in placed.paths]):
+    if listed < placed.sum_over_paths([sum(path.back) for path in placed.paths]):
         yield "IL601", ()
     for s, rows in i.items():
         for m, row in rows.items():
@@ -99,7 +101,7 @@ def backwards_listed(placed: Placed) -> Faults:
                 yield "IL601", (row,)
 
 
-def nothing_excluded(placed: Placed) -> Faults:
+def check_exclusions(placed: Placed) -> Faults:
     """IL602, R-FOOT-2: no B, I, W without back(s, m), no transfer and no wait of what does not cross."""
     if placed.program.fragment or placed.program.placeholders:
         return
@@ -113,7 +115,7 @@ def nothing_excluded(placed: Placed) -> Faults:
                 yield "IL602", (i,)
 
 
-def dependencies_first(placed: Placed) -> Faults:
+def check_dependencies(placed: Placed) -> Faults:
     """IL301, R-DEP-1 to 4: if a -> b on one rank, a is listed before b, and they are not one overlap."""
     rank, launch = placed.order.rank, placed.order.launch
     for a, b in find_dependencies(placed):
@@ -121,7 +123,7 @@ def dependencies_first(placed: Placed) -> Faults:
             yield "IL301", (a, b)
 
 
-def producers_and_consumers(placed: Placed) -> Faults:
+def check_producers(placed: Placed) -> Faults:
     """IL312, R-DEP-7: a send follows its producer, a receive precedes its consumers, on their rank."""
     order, f, w, x = placed.order, placed.first[Kind.F], placed.first[Kind.W], placed.x
     beside = {Kind.SEND_F: (f,), Kind.RECV_F: (f,), Kind.SEND_B: (x,), Kind.RECV_B: (x, w)}
@@ -132,7 +134,7 @@ def producers_and_consumers(placed: Placed) -> Faults:
                 yield "IL312", (i, other)
 
 
-def waits_after_sends(placed: Placed) -> Faults:
+def check_waits(placed: Placed) -> Faults:
     """IL312, R-DEP-7: a wait follows its send, or at least one transfer of its name, on its rank."""
     order = placed.order
     for wait, sent in WAITED_FOR.items():

@@ -62,7 +62,7 @@ class Placed:
     def is_in_range(self, i: int) -> bool:
         return 0 <= self.order.stage[i] < len(self.program.stages) and 0 <= self.order.mb[i] < len(self.path)
 
-    def total(self, by_path: list[int]) -> int:
+    def sum_over_paths(self, by_path: list[int]) -> int:
         """Over all microbatches the sum of a number of each path."""
         return sum(by_path[path.number] for path in self.path)
 

@@ -11,7 +11,7 @@ from .program import REPLICATED, Kind
 Groups = dict[tuple[int, int], list[int]]  # rows, ascending, by rank and something else
 
 
-def _out_of_turn(code: str, early: Groups, late: Groups) -> Faults:
+def _check_turns(code: str, early: Groups, late: Groups) -> Faults:
     """The rows at fault where each row of `early` must stand before each of the same group of `late`."""
     for group, rows in early.items():
         after = late.get(group)
@@ -19,7 +19,7 @@ def _out_of_turn(code: str, early: Groups, late: Groups) -> Faults:
             yield code, (*(i for i in rows if i > after[0]), *(i for i in after if i < rows[-1]))
 
 
-def named_once(placed: Placed) -> Faults:
+def check_names(placed: Placed) -> Faults:
     """IL308, R-DEP-5: REDUCE_DATA and REDUCE_TIE of one name occur at most once on a rank."""
     for kind in (Kind.REDUCE_DATA, Kind.REDUCE_TIE):
         groups = placed.order.by_rank(kind, column=placed.order.name).values()
@@ -30,7 +30,7 @@ def _asks_for_reductions(placed: Placed) -> bool:
     return not placed.program.fragment and not placed.program.reductions_inserted
 
 
-def stages_reduced(placed: Placed) -> Faults:
+def check_stage_reductions(placed: Placed) -> Faults:
     """IL308, R-DEP-5: a Sharded stage that trains has exactly one REDUCE, on its rank; no other has one."""
     if not _asks_for_reductions(placed):
         return
@@ -51,7 +51,7 @@ def stages_reduced(placed: Placed) -> Faults:
             yield "IL308", tuple(rows)
 
 
-def ties_reduced(placed: Placed) -> Faults:
+def check_tie_reductions(placed: Placed) -> Faults:
     """IL308, R-DEP-5: a tie that trains and is on several ranks has one REDUCE_TIE on each, as declared."""
     tied = placed.order.by_rank(Kind.REDUCE_TIE, column=placed.order.name)
     for tie in placed.program.ties if _asks_for_reductions(placed) else ():
@@ -65,7 +65,7 @@ def ties_reduced(placed: Placed) -> Faults:
                     break  # one is enough, and keeps this linear in the rows
 
 
-def replicated_stages_reduced(placed: Placed) -> Faults:
+def check_replicated_reductions(placed: Placed) -> Faults:
     """IL605, R-RANK: a Replicated stage with a trainable layer has exactly one REDUCE on every rank."""
     if not _asks_for_reductions(placed):
         return
@@ -93,17 +93,17 @@ def _ties_by_rank(placed: Placed) -> Iterator[tuple[int, list[int], list[int]]]:
         yield r, rows, [s for s in here if stages[s].rank in (r, REPLICATED)]
 
 
-def reductions_after_work(placed: Placed) -> Faults:
+def check_reduction_order(placed: Placed) -> Faults:
     """IL309, R-DEP-5: REDUCE(s) stands after every W and B of s on its rank, REDUCE_TIE after its stages'."""
     order = placed.order
     late = order.by_rank(*Kind.REDUCES, column=order.stage)
     for r, rows, stages in _ties_by_rank(placed):
         late |= {(r, s): sorted([*rows, *late.get((r, s), [])]) for s in stages}
     works = order.by_rank(Kind.W, Kind.B, column=order.stage) if late else {}
-    yield from _out_of_turn("IL309", works, late)
+    yield from _check_turns("IL309", works, late)
 
 
-def ties_before_data(placed: Placed) -> Faults:
+def check_tie_order(placed: Placed) -> Faults:
     """IL310, R-DEP-5: REDUCE_TIE(x) stands before REDUCE_DATA(x) and REDUCE(s) of every stage of tie x."""
     order = placed.order
     named = order.by_rank(Kind.REDUCE_DATA, column=order.name)
@@ -111,10 +111,10 @@ def ties_before_data(placed: Placed) -> Faults:
     for r, rows, stages in _ties_by_rank(placed):
         tie = (r, order.name[rows[0]])
         late = sorted([*named.get(tie, []), *(i for s in stages for i in of_stage.get((r, s), []))])
-        yield from _out_of_turn("IL310", {tie: rows}, {tie: late})
+        yield from _check_turns("IL310", {tie: rows}, {tie: late})
 
 
-def step_last(placed: Placed) -> Faults:
+def check_steps(placed: Placed) -> Faults:
     """IL311, R-DEP-5: STEP on every rank or none (not in a fragment), once, after all work and reductions."""
     order = placed.order
     steps = order.by_rank(Kind.STEP)
@@ -122,14 +122,14 @@ def step_last(placed: Placed) -> Faults:
         yield "IL311", tuple(order.rows[Kind.STEP])
     yield from (("IL311", tuple(rows)) for rows in steps.values() if len(rows) > 1)
     works = (Kind.W, Kind.B, Kind.I, *Kind.REDUCES, Kind.REDUCE_DATA, Kind.REDUCE_TIE) if steps else ()
-    yield from _out_of_turn("IL311", order.by_rank(*works), steps)
+    yield from _check_turns("IL311", order.by_rank(*works), steps)
 
 
-def gradients_kept(placed: Placed) -> Faults:
+def check_zeros(placed: Placed) -> Faults:
     """IL313, R-DEP-5: no ZERO after a W, B or REDUCE with the STEP (without one, the end) still to come."""
     order = placed.order
     steps, zeros = order.by_rank(Kind.STEP), order.by_rank(Kind.ZERO)
     early = {
         rank: [i for i in rows if rank not in steps or i < steps[rank][-1]] for rank, rows in zeros.items()
     }
-    yield from _out_of_turn("IL313", early, order.by_rank(Kind.W, Kind.B, *Kind.REDUCES) if zeros else {})
+    yield from _check_turns("IL313", early, order.by_rank(Kind.W, Kind.B, *Kind.REDUCES) if zeros else {})

@@ -33,26 +33,26 @@ class WaitGraph:
     def __init__(self, matched: Matched, model: str) -> None:
         self.matched, self.model, self.order = matched, model, matched.order
 
-    def relations(self) -> Iterator[tuple[str, Waits]]:
+    def list_relations(self) -> Iterator[tuple[str, Waits]]:
         """Every relation with its name."""
         rank, inserted = self.order.rank, self.matched.program.inserted
-        yield "order", self.order_waits()
+        yield "order", self.find_order_waits()
         yield (
             "data",
             ((a, b) for a, b in find_dependencies(self.matched.placed) if inserted or rank[a] == rank[b]),
         )
         if not inserted:
-            yield "after", self.after_waits()
-            yield "queue", self.queue_waits()
-            yield "member", self.member_waits()
-            yield "consume", self.consume_waits()
-            yield "step", self.step_waits()
+            yield "after", self.find_after_waits()
+            yield "queue", self.find_queue_waits()
+            yield "member", self.find_member_waits()
+            yield "consume", self.find_consume_waits()
+            yield "step", self.find_step_waits()
             if self.model == "buffered":
-                yield "match", self.match_waits()
+                yield "match", self.find_match_waits()
             if self.model == "blocking":
-                yield "block", self.block_waits()
+                yield "block", self.find_block_waits()
 
-    def shared_events(self) -> Waits:
+    def find_shared_events(self) -> Waits:
         """(a, b) that share an event: halves of overlaps, members of collectives, a send and its receive."""
         yield from ((i - 1, i) for i in self.order.second_halves)
         for entered in self.matched.entered.values():
@@ -60,9 +60,9 @@ class WaitGraph:
             for rows in others:
                 yield from zip(longest, rows)
         if self.model != "buffered":
-            yield from self.match_waits()
+            yield from self.find_match_waits()
 
-    def order_waits(self) -> Waits:
+    def find_order_waits(self) -> Waits:
         """Each compute-like operation or INIT (if inserted: each with an event) -> the next of its rank."""
         second_halves = self.order.second_halves
         for rows in self.matched.ordered:
@@ -72,7 +72,7 @@ class WaitGraph:
                     if a in second_halves:
                         yield a - 1, b
 
-    def after_waits(self) -> Waits:
+    def find_after_waits(self) -> Waits:
         """The last compute-like operation or INIT listed before a unit on its rank -> the unit's start."""
         for unit in self.matched.units:
             rows = self.matched.ordered[unit.rank]
@@ -82,7 +82,7 @@ class WaitGraph:
                 if a in self.order.second_halves:
                     yield a - 1, unit.start
 
-    def queue_waits(self) -> Waits:
+    def find_queue_waits(self) -> Waits:
         """The end of a unit -> the start of the next unit of the same queue on that rank."""
         ends: dict[Queue, int] = {}
         for unit in self.matched.units:
@@ -102,19 +102,19 @@ class WaitGraph:
             found.append(("grouped", -1, comm) if self.order.launch[i] >= 0 else ("plain", peer, comm))
         return (queue for queue in found if queue[0] in sorts)
 
-    def member_waits(self) -> Waits:
+    def find_member_waits(self) -> Waits:
         """A launch's start -> each of its members -> its end."""
         for unit in self.matched.units:
             for i in unit.rows if unit.start != unit.end else ():
                 yield unit.start, i
                 yield i, unit.end
 
-    def match_waits(self) -> Waits:
+    def find_match_waits(self) -> Waits:
         """A send -> its receive."""
         for channel in self.matched.channels:
             yield from channel.pairs()
 
-    def consume_waits(self) -> Waits:
+    def find_consume_waits(self) -> Waits:
         """The end of RECV_F -> F, of RECV_B -> X (W if no X is listed), of SEND_F, SEND_B -> WAIT_F, WAIT_B.
 
         The end of a transfer of x -> the next WAIT(x) of its rank.
@@ -136,14 +136,14 @@ class WaitGraph:
                 if consumer is not None:
                     yield unit.end, consumer
 
-    def step_waits(self) -> Waits:
+    def find_step_waits(self) -> Waits:
         """The end of every unit listed before a STEP on its rank -> the STEP."""
         steps = self.order.by_rank(Kind.STEP)
         for unit in self.matched.units:
             if (step := _first_after(unit.rows[0], steps.get((unit.rank, 0), []))) is not None:
                 yield unit.end, step
 
-    def block_waits(self) -> Waits:
+    def find_block_waits(self) -> Waits:
         """The end of each operation with an event -> the start of the next on its rank; a launch is one."""
         second_halves = self.order.second_halves
         spans = [(unit.rank, unit.rows[0], unit.start, [unit.end]) for unit in self.matched.units]

@@ -49,7 +49,7 @@ def _read_event(order: Order, event: object) -> int:
 
 def _check_shared(graph: WaitGraph, pairs: set[tuple[int, int]]) -> None:
     leader: dict[int, int] = {}
-    for a, b in graph.shared_events() if pairs else ():
+    for a, b in graph.find_shared_events() if pairs else ():
         leader[a] = leader[b] = a
     for a, b in pairs:
         share = a != b and a in leader and leader[a] == leader.get(b)
@@ -60,7 +60,7 @@ def _check_waits(graph: WaitGraph, waits: set[Step]) -> None:
     """Each step is a wait of the graph, or jumps ahead along its relation."""
     sources = {a for a, _, _ in waits}
     nearest: dict[tuple[int, str, object], int] = {}
-    for name, pairs in graph.relations():
+    for name, pairs in graph.list_relations():
         for a, b in pairs:
             if a in sources:
                 key = a, name, _line(graph.order, name, b)

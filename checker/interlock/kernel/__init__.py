@@ -1,6 +1,6 @@
 """The kernel: the only judge of certificates. It imports the standard library alone, and no other room."""
 
-from .certificate import verify
-from .judge import Judge, Judgement, judge, judge_all
+from interlock.kernel.certificate import verify
+from interlock.kernel.judge import Judge, Judgement, judge, judge_all
 
 __all__ = ["Judge", "Judgement", "judge", "judge_all", "verify"]

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from math import inf
 
-from .fields import Fields, Malformed, require
-from .judge import Judge, Judgement
-from .waits import MODELS
+from interlock.kernel.fields import Fields, Malformed, require
+from interlock.kernel.judge import Judge, Judgement
+from interlock.kernel.waits import MODELS
 
 COUNTS = {"peak": "peaks", "in_flight": "counts"}  # a kind of claim, and its field of numbers
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .matching import Matched, Payload, find_payload
-from .operations import Faults
-from .placement import Pair
-from .program import REPLICATED, Kind, Order, Stage
+from interlock.kernel.matching import Matched, Payload, find_payload
+from interlock.kernel.operations import Faults
+from interlock.kernel.placement import Pair
+from interlock.kernel.program import REPLICATED, Kind, Order, Stage
 
 NAMED = (Kind.SEND, Kind.RECV)
 

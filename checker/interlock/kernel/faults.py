@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import exchange, operations, reductions
-from .matching import Matched
-from .memory import check_capacity
-from .operations import Faults
+from interlock.kernel import exchange, operations, reductions
+from interlock.kernel.matching import Matched
+from interlock.kernel.memory import check_capacity
+from interlock.kernel.operations import Faults
 
 RULES_OF_PLACED = (
     operations.check_stage_numbers,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .fields import require
-from .matching import Matched
-from .placement import Placed, find_dependencies
-from .program import Kind
-from .wellformed import MAX_WORK
+from interlock.kernel.fields import require
+from interlock.kernel.matching import Matched
+from interlock.kernel.placement import Placed, find_dependencies
+from interlock.kernel.program import Kind
+from interlock.kernel.wellformed import MAX_WORK
 
 ALWAYS = -1  # the presence of a row is a disjunction of bits: a set in an integer; all bits: the constant 1
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from .faults import find_faults
-from .fields import Fields, Malformed, require
-from .invariant import find_unmet_need
-from .matching import Matched, match
-from .memory import count_in_flight, find_peaks
-from .placement import place
-from .waits import MODELS, WaitGraph
-from .walks import check_walk, describe_event
-from .wellformed import read
+from interlock.kernel.faults import find_faults
+from interlock.kernel.fields import Fields, Malformed, require
+from interlock.kernel.invariant import find_unmet_need
+from interlock.kernel.matching import Matched, match
+from interlock.kernel.memory import count_in_flight, find_peaks
+from interlock.kernel.placement import place
+from interlock.kernel.waits import MODELS, WaitGraph
+from interlock.kernel.walks import check_walk, describe_event
+from interlock.kernel.wellformed import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,7 @@ class Judge:
         for launch in order.grouped:  # in the order of their events
             times += launches.integers(str(launch), length=2)
         limited = program.inserted and program.memory is not None and set(program.memory.capacity) != {None}
-        require(
-            not limited,
-            "there is a capacity and transfers are inserted: memory is judged with transfers written",
-        )
+        require(not limited, "there is a capacity: memory is judged where transfers are written")
         if model not in self._first_faults:
             self._first_faults[model] = next(find_faults(matched, model, timed=True), None)
         if fault := self._first_faults[model]:
@@ -123,9 +120,7 @@ class Judge:
         # where transfers are inserted the waits are the same under every model
         self._check_valid(claim, "buffered" if program.inserted else read_model(claim))
         found = find_unmet_need(self.matched, bits)
-        require(
-            found is None, f"under some choice of the bits a row is there and one it needs is not: {found}"
-        )
+        require(not found, f"under some choice of the bits a row is there and one it needs is not: {found}")
         return "the order holds for every choice of the bits"
 
 

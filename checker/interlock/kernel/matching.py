@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .placement import OFF, Pair, Placed
-from .program import KINDS, Kind, Order, Program
+from interlock.kernel.placement import OFF, Pair, Placed
+from interlock.kernel.program import KINDS, Kind, Order, Program
 
 ORDERED = Kind.COMPUTE_LIKE | {Kind.INIT}
 Payload = tuple[int, int, int]  # (F, s, m), (B, s, m) of the sender; (SEND, name, -1)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from operator import or_
 
-from .fields import Malformed, require
-from .matching import Matched
-from .placement import OFF, Path, Placed, Rows, merge
-from .program import REPLICATED, Kind, Layer, Memory, Program, Size
-from .wellformed import MAX_WORK
+from interlock.kernel.fields import Malformed, require
+from interlock.kernel.matching import Matched
+from interlock.kernel.placement import OFF, Path, Placed, Rows, merge
+from interlock.kernel.program import REPLICATED, Kind, Layer, Memory, Program, Size
+from interlock.kernel.wellformed import MAX_WORK
 
 Interval = tuple[int, int, int]  # first row, last row, bytes
 
@@ -37,7 +37,7 @@ def count_in_flight(placed: Placed) -> list[int]:
     usage = Usage(placed)
     live = [
         (f, max(f, usage.end_at(f, usage.x[s].get(m))), 1)
-        for s, m, f in usage.find_listed(Kind.F)
+        for s, m, f in usage.find_listed(placed.first[Kind.F])
         if placed.path[m].back[s]
     ]
     return [max(counts) for counts in _add_up(placed, live, [0] * placed.program.ranks)]
@@ -75,10 +75,9 @@ def _static_bytes(program: Program, memory: Memory) -> list[int]:
     for stage in program.stages:
         layers = [program.layers[layer] for layer in stage.layers]
         trained = [layer.weights for layer in layers if layer.trainable]
+        shares = (memory.gradient, memory.optimizer)
         size = sum(layer.weights for layer in layers)
-        size += sum(
-            -(-w * above // below) for w in trained for above, below in (memory.gradient, memory.optimizer)
-        )
+        size += sum(-(-weights * above // below) for weights in trained for above, below in shares)
         if stage.rank == REPLICATED:
             everywhere += size
         else:
@@ -103,18 +102,23 @@ class Usage:
     """What is live for how long, rows inclusive, for all that is not static."""
 
     def __init__(self, placed: Placed) -> None:
-        self.placed, self.path, first = placed, placed.path, placed.first
-        self.x = merge(first[Kind.W], placed.x)  # X(s, m), or where it is not listed W
-        self.w = merge(placed.x, first[Kind.W], first[Kind.B])  # W(s, m), or B, or where neither is listed X
+        self.placed, self.path, self.first = placed, placed.path, placed.first
+        w, b = placed.first[Kind.W], placed.first[Kind.B]
+        self.x = merge(w, placed.x)  # X(s, m), or where it is not listed W
+        self.w = merge(placed.x, w, b)  # W(s, m), or B, or where neither is listed X
         self.sizes: dict[tuple[int, int, int], StageBytes] = {}
 
-    def find_listed(self, *kinds: int) -> Iterator[tuple[int, int, int]]:
-        """(s, m, row) of what takes part, on the path."""
-        return self._on_path(self.placed.first[kind] for kind in kinds)
-
-    def _on_path(self, tables: Iterable[Rows]) -> Iterator[tuple[int, int, int]]:
+    def find_listed(self, *tables: Rows) -> Iterator[tuple[int, int, int]]:
+        """(s, m, row) of these rows that are on the path."""
         for s, rows in (of_stage for table in tables for of_stage in table.items()):
             yield from ((s, m, row) for m, row in rows.items() if self.path[m].next[s] != OFF)
+
+    def find_with_neighbour(self, table: Rows, *, after: bool) -> Iterator[tuple[int, int, int, int, bool]]:
+        """(s, m, row, neighbour, whether that is on another rank) of rows with a stage after or before s."""
+        for s, m, row in self.find_listed(table):
+            neighbour = (self.path[m].next if after else self.path[m].prev)[s]
+            if neighbour >= 0:
+                yield s, m, row, neighbour, self.placed.rank_of(s, m) != self.placed.rank_of(neighbour, m)
 
     def end_at(self, start: int, end: int | None) -> int:
         """The row `end`, or where it is not listed the last row of the rank of `start`."""
@@ -123,10 +127,7 @@ class Usage:
 
     def find_last_read(self, s: int, m: int) -> int | None:
         """The last row that reads the payload given to s."""
-        return (self.x if self.measure(s, m).keeps_payload else self.placed.first[Kind.F])[s].get(m)
-
-    def is_remote(self, s: int, neighbour: int, m: int) -> bool:
-        return self.placed.rank_of(s, m) != self.placed.rank_of(neighbour, m)
+        return (self.x if self.measure(s, m).keeps_payload else self.first[Kind.F])[s].get(m)
 
     def measure(self, s: int, m: int) -> StageBytes:
         images = self.placed.program.images[m]
@@ -141,25 +142,19 @@ class Usage:
         sorts = {(path.number, images) for path, images in zip(self.path, program.images)}
         few = len(sorts) * len(program.layers) <= MAX_WORK
         require(few, "there are too many sizes of microbatches for the layers")
-        return chain(
-            self.find_stash(),
-            self.find_recomputation(),
-            self.find_handovers(),
-            self.find_sent(),
-            self.find_received(),
-            self.find_workspace(),
-        )
+        held = (self.find_stash(), self.find_recomputation(), self.find_workspace())
+        return chain(*held, self.find_handovers(), self.find_sent(), self.find_received())
 
     def find_stash(self) -> Iterator[Interval]:
         """Only if back(s, m): the part of trainable layers from F until W (or B), everything else until X."""
-        for s, m, f in self.find_listed(Kind.F):
+        for s, m, f in self.find_listed(self.first[Kind.F]):
             if self.path[m].back[s]:
                 yield f, self.end_at(f, self.w[s].get(m)), self.measure(s, m).until_w
                 yield f, self.end_at(f, self.x[s].get(m)), self.measure(s, m).until_x
 
     def find_recomputation(self) -> Iterator[Interval]:
         """Of recomputed layers, from X on instead of F: until W what is kept until W, else while X runs."""
-        for s, m, _ in self.find_listed(Kind.F):
+        for s, m, _ in self.find_listed(self.first[Kind.F]):
             x, w = self.x[s].get(m), self.w[s].get(m)
             if x is not None and w is not None and self.path[m].back[s]:
                 yield x, w, self.measure(s, m).recomputed_until_w
@@ -167,41 +162,34 @@ class Usage:
 
     def find_handovers(self) -> Iterator[Interval]:
         """On one rank: an output from F(s, m) until F(next, m), its gradient from X(next, m) to X(s, m)."""
-        for s, m, f in self.find_listed(Kind.F):
-            n = self.path[m].next[s]
-            if n >= 0 and not self.is_remote(s, n, m):
+        for s, m, f, n, remote in self.find_with_neighbour(self.first[Kind.F], after=True):
+            if not remote:
                 yield f, self.end_at(f, self.find_last_read(n, m)), self.measure(s, m).output
-        for n, m, x in self._on_path([self.x]):
-            s = self.path[m].prev[n]
-            if s >= 0 and not self.is_remote(s, n, m) and self.path[m].cross[n]:
+        for n, m, x, s, remote in self.find_with_neighbour(self.x, after=False):
+            if not remote and self.path[m].cross[n]:
                 yield x, self.end_at(x, self.x[s].get(m)), self.measure(s, m).output
 
     def find_sent(self) -> Iterator[Interval]:
         """An output from F(s, m) until WAIT_F(s, m), an input's gradient from X(s, m) until WAIT_B(s, m)."""
-        first = self.placed.first
-        for s, m, f in self.find_listed(Kind.F):
-            n = self.path[m].next[s]
-            if n >= 0 and self.is_remote(s, n, m):
-                yield f, self.end_at(f, first[Kind.WAIT_F][s].get(m)), self.measure(s, m).output
-        for s, m, x in self._on_path([self.x]):
-            p = self.path[m].prev[s]
-            if p >= 0 and self.is_remote(s, p, m) and self.path[m].cross[s]:
-                yield x, self.end_at(x, first[Kind.WAIT_B][s].get(m)), self.measure(p, m).output
+        for s, m, f, _, remote in self.find_with_neighbour(self.first[Kind.F], after=True):
+            if remote:
+                yield f, self.end_at(f, self.first[Kind.WAIT_F][s].get(m)), self.measure(s, m).output
+        for s, m, x, p, remote in self.find_with_neighbour(self.x, after=False):
+            if remote and self.path[m].cross[s]:
+                yield x, self.end_at(x, self.first[Kind.WAIT_B][s].get(m)), self.measure(p, m).output
 
     def find_received(self) -> Iterator[Interval]:
         """An input from RECV_F(s, m) until F(s, m), an output's gradient from RECV_B(s, m) until X(s, m)."""
-        for s, m, row in self.find_listed(Kind.RECV_F):
-            p = self.path[m].prev[s]
-            if p >= 0 and self.is_remote(s, p, m):
+        for s, m, row, p, remote in self.find_with_neighbour(self.first[Kind.RECV_F], after=False):
+            if remote:
                 yield row, self.end_at(row, self.find_last_read(s, m)), self.measure(p, m).output
-        for s, m, row in self.find_listed(Kind.RECV_B):
-            n = self.path[m].next[s]
-            if n >= 0 and self.is_remote(s, n, m) and self.path[m].cross[n]:
+        for s, m, row, n, remote in self.find_with_neighbour(self.first[Kind.RECV_B], after=True):
+            if remote and self.path[m].cross[n]:
                 yield row, self.end_at(row, self.x[s].get(m)), self.measure(s, m).output
 
     def find_workspace(self) -> Iterator[Interval]:
         """While a compute row runs."""
-        for s, m, row in self.find_listed(*Kind.COMPUTE):
+        for s, m, row in self.find_listed(*(self.first[kind] for kind in Kind.COMPUTE)):
             yield row, row, self.measure(s, m).workspace
 
 

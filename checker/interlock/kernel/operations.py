@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .placement import NONE, Placed, find_dependencies
-from .program import Kind
+from interlock.kernel.placement import NONE, Placed, find_dependencies
+from interlock.kernel.program import Kind
 
 Faults = Iterator[tuple[str, tuple[int, ...]]]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from operator import or_
 
-from .fields import require
-from .program import KINDS, Key, Kind, Order, Program
+from interlock.kernel.fields import require
+from interlock.kernel.program import KINDS, Key, Kind, Order, Program
 
 MAX_PATHS = 2 * 10**6  # classes of microbatches * layers
 NONE, OFF = -1, -2  # in place of a neighbour: the path ends here; the stage is not on the path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .operations import Faults
-from .placement import Placed
-from .program import REPLICATED, Kind
+from interlock.kernel.operations import Faults
+from interlock.kernel.placement import Placed
+from interlock.kernel.program import REPLICATED, Kind
 
 Groups = dict[tuple[int, int], list[int]]  # rows, ascending, by rank and something else
 

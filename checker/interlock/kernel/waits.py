@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 
-from .matching import ORDERED, Matched
-from .placement import Pair, find_dependencies, merge
-from .program import Kind
+from interlock.kernel.matching import ORDERED, Matched
+from interlock.kernel.placement import Pair, find_dependencies, merge
+from interlock.kernel.program import Kind
 
 QUEUES = {  # in which a unit stands, by sort; `_queues` says of what each sort has one
     "buffered": {"receives", "collectives"},
@@ -36,11 +36,9 @@ class WaitGraph:
     def list_relations(self) -> Iterator[tuple[str, Waits]]:
         """Every relation with its name."""
         rank, inserted = self.order.rank, self.matched.program.inserted
+        dependencies = find_dependencies(self.matched.placed)
         yield "order", self.find_order_waits()
-        yield (
-            "data",
-            ((a, b) for a, b in find_dependencies(self.matched.placed) if inserted or rank[a] == rank[b]),
-        )
+        yield "data", ((a, b) for a, b in dependencies if inserted or rank[a] == rank[b])
         if not inserted:
             yield "after", self.find_after_waits()
             yield "queue", self.find_queue_waits()
@@ -161,18 +159,13 @@ class WaitGraph:
         if order.rank[i] != order.rank[j] or i > j:
             return False
         if name == "order":
-            return (
-                is_row
-                and kind not in Kind.WITHOUT_EVENT
-                and (self.matched.program.inserted or kind in ORDERED)
-            )
-        if name == "block" and not is_row:
-            return later == order.grouped[order.launch[j]]
+            inserted = self.matched.program.inserted
+            return is_row and (kind not in Kind.WITHOUT_EVENT if inserted else kind in ORDERED)
+        if name == "block" and is_row:
+            alone = j in self.matched.peer and order.launch[j] not in order.grouped
+            return alone or kind in Kind.COMPUTE_LIKE | Kind.COLLECTIVES
         if name == "block":
-            alone = order.launch[j] not in order.grouped and (
-                kind not in Kind.TRANSFERS or j in self.matched.peer
-            )
-            return alone and kind not in Kind.WITHOUT_EVENT
+            return later == order.grouped[order.launch[j]]
         # consume and step: from the first WAIT of a name, or the first STEP, to a later one
         alike = all(column[i] == column[j] for column in (order.kind, order.stage, order.mb, order.name))
         return is_row and alike and kind in (Kind.STEP, Kind.WAIT, Kind.WAIT_F, Kind.WAIT_B)

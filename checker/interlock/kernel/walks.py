@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .fields import Malformed, require
-from .program import Order
-from .waits import WaitGraph
+from interlock.kernel.fields import Malformed, require
+from interlock.kernel.program import Order
+from interlock.kernel.waits import WaitGraph
 
 Step = tuple[int, str, int]  # event, name, event
 JUMPS = ("order", "block", "consume", "step")  # relations whose waits go from nearest to nearest

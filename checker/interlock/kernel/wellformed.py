@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import groupby, pairwise
 from math import inf
 
-from .fields import Fields, require
-from .program import KINDS, REPLICATED, WORDS, Kind, Layer, Memory, Order, Program, Stage, Tie
+from interlock.kernel.fields import Fields, require
+from interlock.kernel.program import KINDS, REPLICATED, WORDS, Kind, Layer, Memory, Order, Program, Stage, Tie
 
 MAX_COUNT = 10**7  # ranks, microbatches
 MAX_WORK = 5 * 10**7  # microbatches * stages, sizes of microbatches * layers

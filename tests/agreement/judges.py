@@ -29,7 +29,7 @@ def engine(program, model: str) -> bool:
     findings = [
         *dependency.check(facts),
         *footprint.check(facts),
-        *communication.check_grouping(facts, transfers, model),
+        *communication.grouped_alike(facts, transfers, model),
     ]
     if program.inserted:
         findings += [

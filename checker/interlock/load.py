@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import Any
 
 from interlock.algebra.elaborate import SIZED, Assumption, Elaborated, elaborate_schedule
 from interlock.algebra.library import Library
@@ -269,7 +270,8 @@ def guard_size(program: Program, span: Span) -> None:
     if pairs > min(MOST_PAIRS, max(FEW_PAIRS, 10 * len(program.order))):
         raise error(
             "IL104",
-            f"{len(program.stages):,} stages and {program.microbatches:,} microbatches are {pairs:,} forwards, too many for a schedule "
+            f"{len(program.stages):,} stages and {program.microbatches:,} microbatches are {pairs:,} "
+            "forwards, too many for a schedule "
             f"of {len(program.order):,} operations",
             span,
             help="check a smaller member of the schedule's family",
@@ -336,5 +338,6 @@ def layers_at(
             if a.property == "activation" and schedule.chain is not None:
                 more = schedule.chain.logits[l]
                 size = Size(size.fixed + more.fixed, size.per_image + more.per_image)
-            out[l] = replace(out[l], **{a.property: value if a.property == "weights" else size})
+            changed: dict[str, Any] = {a.property: value if a.property == "weights" else size}
+            out[l] = replace(out[l], **changed)
     return tuple(out)

@@ -24,6 +24,9 @@ class Bound:
     strict: bool = False
     models: tuple[str, ...] = ()
 
+    def is_broken_by(self, value: Fraction | int) -> bool:
+        return value > self.limit or (self.strict and value == self.limit)
+
 
 @dataclass(frozen=True)
 class Requirements:

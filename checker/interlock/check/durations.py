@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from interlock.algebra.elaborate import SIZED, Elaborated
@@ -14,7 +14,7 @@ from interlock.algebra.requirements import Bound
 from interlock.check.freezings import train
 from interlock.check.intervals import by_solver
 from interlock.check.obligation import Record, moot
-from interlock.check.runs import Runs, finding, value_of, where
+from interlock.check.runs import Breaks, Runs, Value, finding, value_of, where
 from interlock.check.sizes import name_assumption
 from interlock.check.subject import Subject
 from interlock.check.verdict import Outcome, Verdict
@@ -76,7 +76,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class Decision:
-    """findings: of requirements that fail; undecided: why others are open; figures: by name, for the report."""
+    """findings: of requirements that fail; undecided: why others are open; figures: by name."""
 
     findings: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
@@ -148,7 +148,8 @@ def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Fi
     if len(tried) > most:
         return (
             open_
-            + f"more than {most:,} of them differ; name fewer layers, or freeze what is frozen, and check that"
+            + f"more than {most:,} of them differ; name fewer layers, or freeze what is frozen, and check "
+            "that"
         )
     for trained in tried:
         frozen = frozenset(schedule.freezing) - trained
@@ -169,8 +170,10 @@ def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Fi
     return ""
 
 
-def _figures(run: Runs) -> dict:
-    """At the written times, and the exposure where there is an encoder; with assumptions at the upper ends of the intervals."""
+def _figures(run: Runs) -> dict[str, str]:
+    """At the written times, and the exposure where there is an encoder; with assumptions at the upper ends of
+    the intervals.
+    """
     out = compute_figures(run.timeline(run.high)).shown()
     if has_encoder(run.program):
         found = compute_exposure(run.own, run.times(run.high), run.model)
@@ -190,13 +193,14 @@ def _decide(run: Runs, bound: Bound) -> Finding | str:
     figure = bound.figure
     if figure == "exposure" and not has_encoder(run.program):
         return "`require exposure` asks for a Replicated region at the beginning of the cut"
-    breaks = lambda value: value > bound.limit or (bound.strict and value == bound.limit)
+    breaks = bound.is_broken_by
     if figure != "makespan" and run.sized:
         value = value_of(run, figure, run.high)
         return (
             finding(run, bound, value, run.high, where(run, run.high))
             if breaks(value)
-            else f"`require {figure}` holds at the upper ends of what is assumed; for other sizes transfers and reductions take other times"
+            else f"`require {figure}` holds at the upper ends of what is assumed; for other sizes transfers "
+            "and reductions take other times"
         )
     if not run.assumes:
         value = value_of(run, figure, ())
@@ -221,13 +225,13 @@ def _encoder_alone(run: Runs) -> bool:
     return all(l < last for a in run.assumes for l in a.layers)
 
 
-def _first_to_break(run: Runs, bound: Bound, breaks: Callable) -> str:
+def _first_to_break(run: Runs, bound: Bound, breaks: Breaks) -> str:
     """The smallest value that breaks a monotone figure, of one assumption; the upper ends of several."""
     if len(run.assumes) != 1 or run.sized:
         return where(run, run.high)
     a = run.assumes[0]
 
-    def at(value: int):
+    def at(value: int) -> Value:
         moved = replace(a, high=a.high._replace(value=value))
         return value_of(Runs(run.schedule, run.judged, run.model, [moved], run.frozen), bound.figure, (1,))
 
@@ -237,4 +241,7 @@ def _first_to_break(run: Runs, bound: Bound, breaks: Callable) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if breaks(at(middle)) else (middle, high)
-    return f"at {name_assumption(run.program, a)} = {format_duration(a.high.value)} (it breaks from {format_duration(high)} on)"
+    return (
+        f"at {name_assumption(run.program, a)} = {format_duration(a.high.value)} (it breaks from "
+        f"{format_duration(high)} on)"
+    )

@@ -18,7 +18,6 @@ from interlock.load import Case
 from interlock.program.facts import Facts
 from interlock.program.ir import Program
 from interlock.program.linearise import compute_times
-from interlock.program.plain import plain_form
 from interlock.program.transfers import restrict
 from interlock.rules.waits import MODELS
 from interlock.text.finding import Finding, Severity
@@ -96,7 +95,7 @@ def train(case: Case, layers: Sequence[int]) -> Program:
 
 @dataclass(frozen=True)
 class EveryFreezing:
-    """R-INV-1: with all of the layers trained the program is valid, and one order serves all their freezings."""
+    """R-INV-1: with all of the layers trained the program is valid, and one order serves every freezing."""
 
     freezings: Freezings
     models: tuple[str, ...]

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from interlock.algebra.requirements import Bound
-from interlock.check.runs import Runs, finding, value_of
+from interlock.check.runs import Breaks, Runs, finding, value_of
 from interlock.check.sizes import name_assumption
 from interlock.engine.smt.longest_path import Excess, Step, find_excess
 from interlock.engine.smt.query import Unknown
@@ -31,8 +31,8 @@ from interlock.timing.inputs import Inputs, find_inputs, travel_times
 SEARCH_ROWS, SEARCH_VARIABLES, SEARCH_MS = 1_500, 256, 5_000
 
 
-def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
-    """Between the corners: asked of z3 where durations are sums of what is assumed and transfers are edges."""
+def by_solver(run: Runs, bound: Bound, breaks: Breaks) -> Finding | str:
+    """Asked of z3 where durations are sums of what is assumed, and transfers are edges."""
     figure = bound.figure
     open_ = f"`require {figure}` holds at every corner of what is assumed, and in between "
     if not run.free:
@@ -49,8 +49,8 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
         return open_ + "it is decided where no rank has a speed of its own only"
     if len(found.source) > SEARCH_ROWS:
         return open_ + f"it is decided for schedules of at most {SEARCH_ROWS:,} operations only"
-    groups = list(_variables(run, low))
-    if groups and groups[0] is None or len(groups) > SEARCH_VARIABLES:
+    groups = _variables(run, low)
+    if groups is None or len(groups) > SEARCH_VARIABLES:
         return open_ + "it is decided where durations are sums of what is assumed only"
     steps = _steps(found, low.row, lag, [g.factors for g in groups])
     P = run.own.ranks
@@ -82,12 +82,18 @@ def by_solver(run: Runs, bound: Bound, breaks: Callable) -> Finding | str:
     inside = _Inside(run, values)
     value = value_of(inside, figure, run.low)
     said = ", ".join(
-        f"{name_assumption(run.program, a)} = {'..'.join(format_duration(v) for v in sorted({values[i, l] for l in a.layers})[:: max(1, len({values[i, l] for l in a.layers}) - 1)])}"
+        f"{name_assumption(run.program, a)} = {_show_range([values[i, l] for l in a.layers])}"
         for i, a in enumerate(run.assumes)
     )
     if not breaks(value):
         return open_ + "the solver's answer does not stand up to the simulator"
     return finding(inside, bound, value, run.low, f"at {said}")
+
+
+def _show_range(values: Sequence[int]) -> str:
+    """`2 ms`, or `2 ms..3 ms`."""
+    ends = sorted({min(values), max(values)})
+    return "..".join(format_duration(v) for v in ends)
 
 
 def _never_more(run: Runs) -> int | float:
@@ -102,8 +108,10 @@ def _never_more(run: Runs) -> int | float:
         return float("inf")
     d = latest_deadlines(run.own, high)
     first = earliest_deadlines(run.own, low)
+    owner = run.own.stages[0].owner
+    assert owner is not None
     return exposure_of_owners(
-        run.own.stages[0].owner,
+        owner,
         encode_times(run.own, high),
         replace(d, feeds=first.feeds, begins=first.begins),
     )
@@ -116,7 +124,9 @@ class _Inside(Runs):
         super().__init__(run.schedule, run.judged, run.model, run.assumes, run.frozen)
         self._values = values
 
-    def layer_times(self, corner, layers=()):
+    def layer_times(
+        self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()
+    ) -> list[LayerTimes]:
         out = list(self.schedule.times)
         for i, a in enumerate(self.assumes):
             for l in a.layers:
@@ -137,7 +147,7 @@ class _Variable:
     factors: np.ndarray
 
 
-def _variables(run: Runs, low: Durations) -> Iterator[_Variable | None]:
+def _variables(run: Runs, low: Durations) -> list[_Variable] | None:
     """None if a duration is no sum."""
     alike: dict[tuple[int, bytes], list[int]] = {}
     total = low.row.copy()
@@ -148,19 +158,20 @@ def _variables(run: Runs, low: Durations) -> Iterator[_Variable | None]:
         for l in a.layers:
             more = run.times(run.low, ((i, l),)).row - low.row
             if (more % width).any():
-                yield None
+                return None
             total += more
             alike.setdefault((i, (more // width).tobytes()), []).append(l)
     if (total != run.times(run.high).row).any():
-        yield None
-    for (i, factors), layers in alike.items():
-        a = run.assumes[i]
-        yield _Variable(
+        return None
+    return [
+        _Variable(
             i,
             tuple(layers),
-            len(layers) * (a.high.value - a.low.value),
+            len(layers) * (run.assumes[i].high.value - run.assumes[i].low.value),
             np.frombuffer(factors, dtype=np.int64),
         )
+        for (i, factors), layers in alike.items()
+    ]
 
 
 def _layer_values(
@@ -177,7 +188,9 @@ def _layer_values(
 def _steps(
     found: Inputs, row: np.ndarray, lag: np.ndarray | None, factors: Sequence[np.ndarray]
 ) -> list[Step]:
-    """The rows of a program as steps; both rows of an overlap, the first of which takes no time and the second all of it."""
+    """The rows of a program as steps; both rows of an overlap, the first of which takes no time and the
+    second all of it.
+    """
     halves = set(found.second_halves.tolist())
     first = set(found.start.tolist())
     out = []

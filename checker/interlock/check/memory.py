@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from interlock.check.obligation import Disagreement, Record
 from interlock.check.sizes import Sizes
@@ -35,10 +36,10 @@ class Peak:
         open_ = _ask_solver(subject, found) if subject.engine != "graph" else ""
         if self.sizes is not None:
             found = [self.sizes.place(f, subject.program, limits.peak) for f in found]
-        peaks = {"claim": "peak", "peaks": subject.usage.peaks}
+        peaks: dict[str, Any] = {"claim": "peak", "peaks": subject.usage.peaks}
         errors = [f for f in found if f.is_error]
         if errors:
-            statements = [peaks] if any(f.code == "IL701" for f in errors) else []
+            statements: list[dict[str, Any]] = [peaks] if any(f.code == "IL701" for f in errors) else []
             statements += [
                 {"claim": "invalid", "model": self.models[0], "fault": {"code": f.code, "rows": f.fault_rows}}
                 for f in errors
@@ -70,7 +71,7 @@ def _ask_solver(subject: Subject, found: list[Finding]) -> str:
         if isinstance(answer, smt.Unknown):
             return str(answer.reason)
         theirs = set(answer.rows) if isinstance(answer, smt.Over) else set()
-        ours = {r for f in found if f.code == code for r in (f.rank, *map(int, f.data["others"]))}
+        ours = {r for f in found if f.code == code and f.rank is not None for r in (f.rank, *map(int, f.data["others"]))}
         if theirs != ours:
             ranks = f"{sorted(theirs)}, not {sorted(ours)}"
             raise Disagreement(f"z3 finds other ranks with too many bytes than the rules: {ranks}")

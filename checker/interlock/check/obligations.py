@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from interlock.algebra.requirements import Bound
 from interlock.check.durations import Durations
 from interlock.check.freezings import EveryFreezing, Freezings
 from interlock.check.growth import BoundedStash, leave_open
@@ -72,10 +73,10 @@ def _durations(case: Case, subject: Subject) -> Iterator[Durations]:
     if case.schedule is None:
         return
 
-    def bounds_of(model: str) -> tuple[object, ...]:
+    def bounds_of(model: str) -> tuple[Bound, ...]:
         return tuple(b for b in case.requirements.costs if not b.models or model in b.models)
 
-    groups: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[tuple[tuple[Bound, ...], str], list[str]] = {}
     for model in case.models:
         key = (bounds_of(model), "" if case.program.inserted else model)
         groups.setdefault(key, []).append(model)

@@ -52,7 +52,7 @@ class OwnerMaps:
 
     @property
     def count(self) -> int:
-        return self.program.ranks ** len(self.visits)
+        return int(self.program.ranks ** len(self.visits))
 
     @property
     def power(self) -> str:
@@ -181,11 +181,15 @@ class EveryOwnerMap:
         maps, about = self.maps, f"owner maps of `{self.maps.region}`"
         skeleton = next(r.skeleton for r in maps.schedule.regions if r.name == maps.region)
         if not runs_owned_in_turn(skeleton):
-            reason = f"{about}: {maps.power} of them, and its skeleton does more than to run what a rank owns in turn"
+            reason = (
+                f"{about}: {maps.power} of them, and its skeleton does more than to run what a rank "
+                "owns in turn"
+            )
             return leave_undecided(found, reason)
         footprint = Facts(maps.program).footprint
         classes = {int(footprint.of[m]) for m in maps.visits}
-        beside = {maps.program.stages[int(footprint.next[c, 0])].rank for c in classes}
+        after = (maps.program.stages[int(footprint.next[c, 0])].rank for c in classes)
+        beside = {rank for rank in after if rank is not None}
         covering = list(
             dict.fromkeys(engine.list_covering_maps(maps.own, maps.visits, maps.program.ranks, beside))
         )
@@ -252,7 +256,10 @@ def runs_owned_in_turn(skeleton: ast.Skeleton) -> bool:
     """Whether it only loops over what a rank owns, before and after the body: the order of two microbatches
     is then theirs alone.
     """
-    rank = skeleton.program.variable.text
+    program = skeleton.program
+    if program is None:
+        return False
+    rank = program.variable.text
 
     def is_name(node: object, text: str) -> bool:
         return isinstance(node, ast.Name) and node.text == text
@@ -275,5 +282,5 @@ def runs_owned_in_turn(skeleton: ast.Skeleton) -> bool:
 
     return all(
         isinstance(s, ast.Body) or (isinstance(s, ast.For) and loops_over_owned(s) and runs_its_turn(s))
-        for s in skeleton.program.body
+        for s in program.body
     )

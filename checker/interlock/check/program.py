@@ -59,7 +59,7 @@ def too_large(program: Program) -> str:
 def program_obligations(
     subject: Subject, models: Sequence[str], sizes: Sizes | None = None
 ) -> Iterator[Obligation]:
-    """The rules under each model, once for all of them where transfers are inserted; the bytes; the stashes."""
+    """The rules under each model, once for all where transfers are inserted; the bytes; the stashes."""
     for group in (tuple(models),) if subject.program.inserted else ((m,) for m in models):
         yield RulesUnder(subject, group)
     yield Peak(subject, tuple(models), sizes)

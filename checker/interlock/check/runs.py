@@ -4,7 +4,7 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,8 +20,12 @@ from interlock.timing.durations import Durations, compute_durations
 from interlock.timing.exposure import compute_exposure
 from interlock.timing.figures import compute_figures, format_duration, format_percent
 from interlock.timing.layer_times import LayerTimes
+from interlock.timing.timeline import Timeline
 from interlock.timing.simulate import has_timed_reductions, rows_within, simulate
 
+Value = int | Fraction  # ns, or a share
+Breaks = Callable[[Value], bool]
+Corner = Sequence[int]  # of each assumption 0 (low) or 1 (high)
 CODES = {"bubble": ("IL703", "R-REQ-4"), "exposure": ("IL704", "R-REQ-5"), "makespan": ("IL705", "R-REQ-6")}
 
 
@@ -67,7 +71,7 @@ class Runs:
     def times(self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()) -> Durations:
         return compute_durations(self.own, self.layer_times(corner, layers), self.machine)
 
-    def timeline(self, corner: Sequence[int], critical: bool = False):
+    def timeline(self, corner: Sequence[int], critical: bool = False) -> Timeline:
         placed = self.judged if self.own.inserted and not self.judged.inserted else None
         return simulate(self.own, self.times(corner), self.model, placed=placed, critical=critical)
 
@@ -88,7 +92,7 @@ class Runs:
         return self.own.inserted and not has_timed_reductions(self.own, self.times(self.high))
 
 
-def value_of(run: Runs, figure: str, corner) -> int | Fraction:
+def value_of(run: Runs, figure: str, corner: Corner) -> Value:
     """ns of the makespan or the exposure, the bubble as a share."""
     if figure == "exposure":
         return compute_exposure(run.own, run.times(corner), run.model).exposed
@@ -96,7 +100,7 @@ def value_of(run: Runs, figure: str, corner) -> int | Fraction:
     return timeline.makespan if figure == "makespan" else compute_figures(timeline).bubble
 
 
-def where(run: Runs, corner) -> str:
+def where(run: Runs, corner: Corner) -> str:
     """`at vit.forward = 2 ms`: a corner, and the sizes that times depend on."""
     return "at " + ", ".join(
         [
@@ -109,12 +113,15 @@ def where(run: Runs, corner) -> str:
     )
 
 
-def finding(run: Runs, bound: Bound, value, corner, at: str) -> Finding:
+def finding(run: Runs, bound: Bound, value: Value, corner: Corner, at: str) -> Finding:
     """Of a bound that a value exceeds, with the critical path of that corner. `at`: which values of what is
     assumed these are.
     """
     code, rule = CODES[bound.figure]
-    said = format_percent if bound.figure == "bubble" else format_duration
+
+    def said(number: Value) -> str:
+        return format_percent(Fraction(number)) if bound.figure == "bubble" else format_duration(number)
+
     timeline = run.timeline(corner, critical=True)
     rows = _rows_judged(run, timeline)
     asked = f"`require {bound.figure} {'<' if bound.strict else '<='} {said(bound.limit)}`"
@@ -136,12 +143,14 @@ def finding(run: Runs, bound: Bound, value, corner, at: str) -> Finding:
 def _help(figure: str) -> str:
     return {
         "makespan": "shorten what is on the critical path: balance the stages, or split their backwards",
-        "bubble": "more microbatches, more chunks, or a skeleton that fills its bubbles with weight gradients",
-        "exposure": "another owner map (`owner: balanced`), late gathers, or fewer layers in the Replicated region",
+        "bubble": "more microbatches, more chunks, or a skeleton that fills its bubbles with weight "
+        "gradients",
+        "exposure": "another owner map (`owner: balanced`), late gathers, or fewer layers in the Replicated "
+        "region",
     }[figure]
 
 
-def _rows_judged(run: Runs, timeline) -> list[int]:
+def _rows_judged(run: Runs, timeline: Timeline) -> list[int]:
     """Rows of the judged program on the critical path; transfers only where the judged program lists them."""
     if len(timeline.program.order) == len(run.judged.order):
         return list(timeline.critical)

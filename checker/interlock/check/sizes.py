@@ -67,7 +67,8 @@ class Sizes:
     def show(self) -> str:
         """`vit.activation = 3 MiB`: what is assumed, at the upper ends."""
         return ", ".join(
-            f"{name_assumption(self.schedule.program, a)} = {show_bytes(a.high.value)}{' per image' * a.high.per_image}"
+            f"{name_assumption(self.schedule.program, a)} = "
+            f"{show_bytes(a.high.value)}{' per image' * a.high.per_image}"
             for a in self.assumes
         )
 
@@ -112,7 +113,10 @@ class SizesWithin:
         if isinstance(found, smt.Over):
             if any(used > x for used, x in zip(self.subject.usage.peaks, limits) if x is not None):
                 return Outcome(Verdict.VALID, "")  # the upper ends need too many bytes: `Peak` says so
-            what = f"z3 finds sizes within what is assumed that need more bytes than the upper ends: {found.values}"
+            what = (
+                "z3 finds sizes within what is assumed that need more bytes than the upper ends: "
+                f"{found.values}"
+            )
             raise Disagreement(what)
         if isinstance(found, smt.Unknown):
             return Outcome(reason=f"sizes within their intervals: {found.reason}")

@@ -80,7 +80,7 @@ class Subject:
 
     @cached_property
     def unbounded(self) -> Subject:
-        """The same program without a word about its bytes: its waits are judged where its bytes do not fit."""
+        """The same program without a word about its bytes: its waits, where its bytes do not fit."""
         return Subject(replace(self.program, memory=None), self.engine)
 
     def replay(self, model: str, errors: Sequence[Finding]) -> Any:

@@ -87,7 +87,8 @@ def _transport(target: str, answers: Sequence[Answer]) -> Iterator[Finding]:
             yield Finding(
                 "IL800",
                 "R-TGT",
-                f"invalid under `{answer.model}`, as the transport of the target {target} behaves: {', '.join(codes)}",
+                f"invalid under `{answer.model}`, as the transport of the target {target} behaves: "
+                f"{', '.join(codes)}",
                 (),
                 f"repair what is found under `{answer.model}`",
             )

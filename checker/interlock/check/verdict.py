@@ -209,7 +209,7 @@ class CaseResult:
         return bool(self.expectations) and all(e.met for e in self.expectations)
 
     def without_claims(self) -> CaseResult:
-        """The same, with the kinds of its claims only: whole ones are long, and only certificates need them."""
+        """The same, with the kinds of its claims only: only certificates need them whole."""
         return replace(self, answers=tuple(_lighten(a) for a in self.answers))
 
 

@@ -43,7 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODELS",
         type=read_models,
         default=(),
-        help=f"further communication models, with commas: {', '.join(MODELS)}, or all (default: those a file names, else pair)",
+        help=f"further communication models, with commas: {', '.join(MODELS)}, or all (default: those a "
+        "file names, else pair)",
     )
     parser.add_argument(
         "--target",
@@ -51,12 +52,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=read_targets,
         action="append",
         default=[],
-        help=f"runtimes whose own rules are asked too, with commas: {', '.join(TARGETS)}; their transport's models are asked with them",
+        help=f"runtimes whose own rules are asked too, with commas: {', '.join(TARGETS)}; their transport's "
+        "models are asked with them",
     )
     parser.add_argument(
         "--engine",
         choices=("graph", "smt", "both"),
-        help="who searches (default: graph); smt is z3, and both asks cvc5 too where it is installed; the kernel judges",
+        help="who searches (default: graph); smt is z3, and both asks cvc5 too where it is installed; the "
+        "kernel judges",
     )
     parser.add_argument(
         "--format",
@@ -74,7 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--emit",
         choices=("smt2",),
-        help="instead of checking, write what a solver is asked: the queries of each schedule as SMT-LIB, with the answer they should have",
+        help="instead of checking, write what a solver is asked: the queries of each schedule as SMT-LIB, "
+        "with the answer they should have",
     )
     parser.add_argument(
         "-o",
@@ -116,7 +120,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     gate.add_argument(
         "--config",
         metavar="FILE",
-        help="the configuration (default: the nearest interlock.toml or [tool.interlock] in a pyproject.toml upward)",
+        help="the configuration (default: the nearest interlock.toml or [tool.interlock] in a "
+        "pyproject.toml upward)",
     )
     gate.add_argument("--no-config", action="store_true", help="use no configuration")
     gate.add_argument(

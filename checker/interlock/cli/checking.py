@@ -104,7 +104,7 @@ def check_files(args: argparse.Namespace, request: Request, paths: Sequence[str]
     out: Results = {}
     with Progress(len(paths), "checking") as progress:
         if "-" in paths:  # standard input is this process's
-            out["-"] = dict(map_files(check, ["-"], 1))[0]
+            out["-"] = next(result for _, result in map_files(check, ["-"], 1))
         rest = [p for p in paths if p != "-"]
         for number, result in map_files(check, rest, jobs):
             progress.step(rest[number])
@@ -170,7 +170,8 @@ def _report_run(args: argparse.Namespace, request: Request, found: Run) -> None:
         print(f"gone: {gone.path}: {gone.schedule}: {gone.code} {gone.message}", file=sys.stderr)
     if found.not_found:
         print(
-            f"{len(found.not_found)} known in {args.baseline} and no longer found: --write-baseline {args.baseline} tightens it",
+            f"{len(found.not_found)} known in {args.baseline} and no longer found: --write-baseline "
+            f"{args.baseline} tightens it",
             file=sys.stderr,
         )
 

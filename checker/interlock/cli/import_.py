@@ -17,7 +17,10 @@ from interlock.text.source import Sources
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Turns a PyTorch CSV, a list of steps of HyperParallel, DeepSpeed or OctoPipe, or a Megatron layout into a .sched file."
+    parser.description = (
+        "Turns a PyTorch CSV, a list of steps of HyperParallel, DeepSpeed or OctoPipe, or "
+        "a Megatron layout into a .sched file."
+    )
     parser.add_argument("path", metavar="FILE", nargs="?", help="the file to read; - reads standard input")
     parser.add_argument(
         "--from",
@@ -36,7 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     megatron.add_argument(
         "--megatron-flags",
         metavar="FLAGS",
-        help="the flags that place layers instead of a file: '--num-layers 60 --pipeline-model-parallel-size 5'",
+        help="the flags that place layers instead of a file: '--num-layers 60 "
+        "--pipeline-model-parallel-size 5'",
     )
     megatron.add_argument(
         "--ranks", metavar="P", type=int, help="pipeline ranks (default: one for each stage of the layout)"

@@ -39,7 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--to",
         required=True,
         metavar="BACKEND",
-        help="torch (interlock.runtime), torch-csv (PyTorch's own), hyperparallel, json, or one that is registered",
+        help="torch (interlock.runtime), torch-csv (PyTorch's own), hyperparallel, json, or one that is "
+        "registered",
     )
     parser.add_argument(
         "-o", "--output", metavar="OUT", type=Path, help="where to write (default: standard output)"

@@ -31,7 +31,8 @@ def add_picture_options(parser: argparse.ArgumentParser) -> None:
         "--comm",
         metavar="MODEL",
         choices=MODELS,
-        help=f"the communication model of the run: {', '.join(MODELS)} (default: pair if the schedule is asked under it, else the first; "
+        help=f"the communication model of the run: {', '.join(MODELS)} (default: pair if the schedule is "
+        "asked under it, else the first; "
         "inserted transfers go at once)",
     )
     parser.add_argument(

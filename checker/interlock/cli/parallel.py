@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import Any
 
+from interlock.check.files import FileResult
 from interlock.cli.terminal import describe_error
 
 MANY = 8  # files up to which one process is quicker than starting more
@@ -35,7 +37,7 @@ def default_jobs(files: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_files(work: Callable[[str], object], paths: Sequence[str], jobs: int) -> Iterator[tuple[int, object]]:
+def map_files(work: Callable[[str], FileResult], paths: Sequence[str], jobs: int) -> Iterator[tuple[int, FileResult | Failed]]:
     """(number, work(path)) as they end, Failed where it raised an exception that is none of OSError and
     MemoryError, which are raised here.
 
@@ -74,18 +76,19 @@ class _Pool:
     def __init__(self, work, paths: Sequence[str], jobs: int):
         # a fork starts at once and shares what is loaded; elsewhere than on Linux system libraries do not
         # survive it
-        self._context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        self._context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         self._work, self._paths, self._jobs = work, paths, jobs
         self._waiting = deque(range(len(paths)))
         self._at: dict[
             Connection, tuple[BaseProcess, deque[int]]
         ] = {}  # our end of a pipe -> its process, the numbers it has
 
-    def run(self) -> Iterator[tuple[int, object]]:
+    def run(self) -> Iterator[tuple[int, FileResult | Failed]]:
         for _ in range(self._jobs):
             self._start()
         while self._at:
-            for ours in wait(list(self._at)):
+            ready = set(wait(list(self._at)))
+            for ours in [c for c in self._at if c in ready]:
                 process, numbers = self._at[ours]
                 try:
                     result = ours.recv()
@@ -113,7 +116,7 @@ class _Pool:
             return
         ours, theirs = self._context.Pipe()
         others = [*self._at, ours] if self._context.get_start_method() == "fork" else []
-        process = self._context.Process(target=_serve, args=(theirs, self._work, others), daemon=True)
+        process: BaseProcess = self._context.Process(target=_serve, args=(theirs, self._work, others), daemon=True)
         with _uninterrupted():  # Ctrl-C finds it started and known, or not begun
             process.start()
             self._at[ours] = (process, deque())

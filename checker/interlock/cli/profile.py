@@ -18,14 +18,16 @@ from interlock.text.source import Sources
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Times torch modules (forward, input gradients, weight gradients) and counts the bytes they hold, or takes times from a trace of torch.profiler. "
+        "Times torch modules (forward, input gradients, weight gradients) and counts the bytes they hold, "
+        "or takes times from a trace of torch.profiler. "
         '`model "profile.toml"` in a .sched file uses what it writes.'
     )
     parser.add_argument(
         "module",
         metavar="MODULE",
         nargs="?",
-        help="package.module:attribute or path.py:attribute: a list of torch modules, an nn.Sequential, or a function that returns (modules, sample input)",
+        help="package.module:attribute or path.py:attribute: a list of torch modules, an nn.Sequential, or "
+        "a function that returns (modules, sample input)",
     )
     parser.add_argument(
         "-o",
@@ -38,7 +40,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     measure.add_argument(
         "--input",
         metavar="SHAPE",
-        help="the first layer's sample input, if MODULE gives none: 4x128:int64, several with commas (default type: float32)",
+        help="the first layer's sample input, if MODULE gives none: 4x128:int64, several with commas "
+        "(default type: float32)",
     )
     measure.add_argument(
         "--device",
@@ -56,13 +59,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     trace.add_argument(
         "--trace",
         metavar="FILE",
-        help="a Chrome trace of torch.profiler (export_chrome_trace), .json or .gz, instead of MODULE; - reads standard input",
+        help="a Chrome trace of torch.profiler (export_chrome_trace), .json or .gz, instead of MODULE; - "
+        "reads standard input",
     )
     trace.add_argument(
         "--label",
         metavar="REGEX",
         type=read_pattern,
-        help="which record_function ranges are layers; its first group, if any, is the name (default: all that are not PyTorch's own)",
+        help="which record_function ranges are layers; its first group, if any, is the name (default: all "
+        "that are not PyTorch's own)",
     )
     trace.add_argument(
         "--frozen",

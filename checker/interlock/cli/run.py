@@ -17,7 +17,10 @@ from interlock.timing.durations import NoTimes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Lowers a schedule and runs it on this machine, compute replaced by waits of the model's durations; compares with the prediction."
+    parser.description = (
+        "Lowers a schedule and runs it on this machine, compute replaced by waits of the "
+        "model's durations; compares with the prediction."
+    )
     parser.add_argument(
         "path", metavar="FILE", help="a .sched file with times in its model; - reads standard input"
     )
@@ -25,7 +28,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--emulate",
         action="store_true",
         required=True,
-        help="replace compute by timed waits (the one way there is: training is interlock.runtime's, in your own loop)",
+        help="replace compute by timed waits (the one way there is: training is interlock.runtime's, in "
+        "your own loop)",
     )
     parser.add_argument(
         "--ranks", metavar="N", type=int, help="the number of processes: that of the schedule"
@@ -92,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         ranks = lowered.plan.program.ranks
         return report_usage(f"{ruling.result.name} has {ranks} ranks, not {args.ranks}")
     try:
-        found = emulation.run(ruling, lowered.plan.program, asked, lambda line: write(line))
+        found = emulation.run(ruling, lowered.plan.program, asked, write)
     except (NoTimes, emulation.Unfit) as error:
         return report_usage(str(error))
     write(found.report)

@@ -16,17 +16,22 @@ from interlock.report.timeline.scenes import NothingToDraw, scene
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Draws a schedule: compute and transfers of every rank over time, memory below, the critical path; of a deadlock what ran and who waits for whom."
+    parser.description = (
+        "Draws a schedule: compute and transfers of every rank over time, memory below, "
+        "the critical path; of a deadlock what ran and who waits for whom."
+    )
     parser.add_argument(
         "path",
         metavar="FILE",
-        help="a .sched file, a PyTorch CSV, or a timeline of `interlock run --emulate` (.json); - reads standard input",
+        help="a .sched file, a PyTorch CSV, or a timeline of `interlock run --emulate` (.json); - reads "
+        "standard input",
     )
     parser.add_argument("--schedule", metavar="NAME", help="which schedule of the file (default: the first)")
     parser.add_argument(
         "--format",
         choices=("terminal", "html", "svg", "perfetto"),
-        help="terminal, one page of HTML, SVG, or a trace for ui.perfetto.dev (default: by the ending of OUT, else terminal)",
+        help="terminal, one page of HTML, SVG, or a trace for ui.perfetto.dev (default: by the ending of "
+        "OUT, else terminal)",
     )
     parser.add_argument(
         "--counterexample", action="store_true", help="under the first communication model it deadlocks under"

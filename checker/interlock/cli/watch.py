@@ -81,7 +81,7 @@ class _Memory:
                 self.request.config,
             ):
                 self.results.clear()
-            self._check()
+            self._check(self.request)
             return write_reports(
                 self.args,
                 self.request,
@@ -115,17 +115,17 @@ class _Memory:
         named = self.args.paths or (self.request.named if self.request is not None else ())
         return [str(p) for p in (*candidates(named), self.args.config, self.args.baseline) if p]
 
-    def _check(self) -> None:
+    def _check(self, request: Request) -> None:
         new = [
             f
-            for f in self.request.files
+            for f in request.files
             if f not in self.results or _stamps(self.read_for[f]) != self.read_for[f]
         ]
         stamps = {f: stamp(f) for f in new}  # before they are read: what changes meanwhile is read again
-        for path, result in check_files(self.args, self.request, new).items():
+        for path, result in check_files(self.args, request, new).items():
             self.results[path] = result
             self.read_for[path] = {path: stamps[path]} | _stamps(_used(path, result))
-        for gone in set(self.read_for) - set(self.request.files):
+        for gone in set(self.read_for) - set(request.files):
             self.results.pop(gone, None)
             del self.read_for[gone]
 

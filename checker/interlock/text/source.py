@@ -53,7 +53,7 @@ class Source:
 class Sources:
     """The sources of one run: the file checked, and the standard skeletons it uses."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._sources: list[Source] = []
 
     def add(self, name: str, text: str) -> Source:

@@ -31,7 +31,10 @@ COUNTED = {
     "IL408",
 }  # errors beside which bytes can be counted
 UNITS = {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}
-FREE_SAID = "each transfer leaves as soon as there is something to send; `--comm` puts them into the queues of a transport"
+FREE_SAID = (
+    "each transfer leaves as soon as there is something to send; `--comm` puts them into the queues "
+    "of a transport"
+)
 UNITS_SAID = "no durations are given: F, I and W take one unit, B two, a transfer no time"
 
 

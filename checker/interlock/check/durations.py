@@ -80,7 +80,7 @@ class Decision:
 
     findings: tuple[Finding, ...] = ()
     undecided: tuple[str, ...] = ()
-    figures: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, str | list[str]] = field(default_factory=dict)
 
 
 def decide(case: Case, program: Program, bounds: Sequence[Bound], model: str) -> Decision:
@@ -170,7 +170,7 @@ def _every_freezing(schedule: Elaborated, trained_run: Runs, bound: Bound) -> Fi
     return ""
 
 
-def _figures(run: Runs) -> dict[str, str]:
+def _figures(run: Runs) -> dict[str, str | list[str]]:
     """At the written times, and the exposure where there is an encoder; with assumptions at the upper ends of
     the intervals.
     """

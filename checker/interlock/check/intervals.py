@@ -27,6 +27,7 @@ from interlock.timing.exposure import (
 )
 from interlock.timing.figures import format_duration
 from interlock.timing.inputs import Inputs, find_inputs, travel_times
+from interlock.timing.layer_times import LayerTimes
 
 SEARCH_ROWS, SEARCH_VARIABLES, SEARCH_MS = 1_500, 256, 5_000
 
@@ -43,7 +44,7 @@ def by_solver(run: Runs, bound: Bound, breaks: Breaks) -> Finding | str:
     lag = travel_times(facts, found, low)
     if figure == "bubble" and lag is not None:
         return open_ + "it is decided where no transfer takes time only"
-    if figure == "exposure" and not breaks(_never_more(run)):
+    if figure == "exposure" and _is_bounded(run, breaks):
         return ""
     if run.machine.speeds:
         return open_ + "it is decided where no rank has a speed of its own only"
@@ -96,25 +97,22 @@ def _show_range(values: Sequence[int]) -> str:
     return "..".join(format_duration(v) for v in ends)
 
 
-def _never_more(run: Runs) -> int | float:
-    """No value of what is assumed exposes more of a frozen encoder: its encodes at their longest against the
-    earliest starts of what they feed.
+def _is_bounded(run: Runs, breaks: Breaks) -> bool:
+    """Whether the encodes at their longest, against the earliest starts of what they feed, keep the bound: no
+    value of what is assumed exposes more of a frozen encoder.
 
     (A latest start is no earlier than an earliest one, and that is monotone in all durations.)
     """
     high, low = run.times(run.high), run.times(run.low)
     facts = Facts(run.own)
     if ((facts.stage == 0) & (facts.kind != Kind.F)).any():
-        return float("inf")
+        return False
     d = latest_deadlines(run.own, high)
     first = earliest_deadlines(run.own, low)
     owner = run.own.stages[0].owner
     assert owner is not None
-    return exposure_of_owners(
-        owner,
-        encode_times(run.own, high),
-        replace(d, feeds=first.feeds, begins=first.begins),
-    )
+    deadlines = replace(d, feeds=first.feeds, begins=first.begins)
+    return not breaks(exposure_of_owners(owner, encode_times(run.own, high), deadlines))
 
 
 class _Inside(Runs):
@@ -124,9 +122,7 @@ class _Inside(Runs):
         super().__init__(run.schedule, run.judged, run.model, run.assumes, run.frozen)
         self._values = values
 
-    def layer_times(
-        self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()
-    ) -> list[LayerTimes]:
+    def layer_times(self, corner: Sequence[int], layers: Sequence[tuple[int, int]] = ()) -> list[LayerTimes]:
         out = list(self.schedule.times)
         for i, a in enumerate(self.assumes):
             for l in a.layers:

@@ -32,7 +32,9 @@ class Peak:
             return Outcome(Verdict.VALID, "", program=subject.program)
         found = list(memory.check_capacity(subject.usage))
         if limits.peak is not None:
-            found += memory.check_peaks(subject.usage, limits.peak, "IL701", "R-REQ-2", "`require peak` allows")
+            found += memory.check_peaks(
+                subject.usage, limits.peak, "IL701", "R-REQ-2", "`require peak` allows"
+            )
         open_ = _ask_solver(subject, found) if subject.engine != "graph" else ""
         if self.sizes is not None:
             found = [self.sizes.place(f, subject.program, limits.peak) for f in found]
@@ -71,7 +73,12 @@ def _ask_solver(subject: Subject, found: list[Finding]) -> str:
         if isinstance(answer, smt.Unknown):
             return str(answer.reason)
         theirs = set(answer.rows) if isinstance(answer, smt.Over) else set()
-        ours = {r for f in found if f.code == code and f.rank is not None for r in (f.rank, *map(int, f.data["others"]))}
+        ours = {
+            r
+            for f in found
+            if f.code == code and f.rank is not None
+            for r in (f.rank, *map(int, f.data["others"]))
+        }
         if theirs != ours:
             ranks = f"{sorted(theirs)}, not {sorted(ours)}"
             raise Disagreement(f"z3 finds other ranks with too many bytes than the rules: {ranks}")

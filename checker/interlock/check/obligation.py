@@ -48,7 +48,7 @@ class Record:
         """What the outcomes so far come to."""
         return fold(model, self.of(model), target=target)
 
-    def figures(self) -> dict[str, str]:
+    def figures(self) -> dict[str, str | list[str]]:
         """Those of the first outcome that has any."""
         return next((d.outcome.figures for _, d in self.entries if d.outcome.figures), {})
 

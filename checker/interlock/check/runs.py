@@ -20,8 +20,8 @@ from interlock.timing.durations import Durations, compute_durations
 from interlock.timing.exposure import compute_exposure
 from interlock.timing.figures import compute_figures, format_duration, format_percent
 from interlock.timing.layer_times import LayerTimes
-from interlock.timing.timeline import Timeline
 from interlock.timing.simulate import has_timed_reductions, rows_within, simulate
+from interlock.timing.timeline import Timeline
 
 Value = int | Fraction  # ns, or a share
 Breaks = Callable[[Value], bool]

@@ -63,7 +63,7 @@ class Outcome:
     program: Program | None = None
     claims: tuple[Claim, ...] = ()
     replay: Any = None
-    figures: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, str | list[str]] = field(default_factory=dict)
     moot: bool = False
 
     @property
@@ -192,7 +192,7 @@ class CaseResult:
     at: int = -1
     width: int = 0
     seconds: float = 0.0
-    figures: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, str | list[str]] = field(default_factory=dict)
     waived: tuple[Waived, ...] = ()
     excused: bool | None = None
     source: dict[str, str] = field(default_factory=dict)  # name and SHA-256 of the file, for certificates

@@ -37,7 +37,9 @@ def default_jobs(files: int) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def map_files(work: Callable[[str], FileResult], paths: Sequence[str], jobs: int) -> Iterator[tuple[int, FileResult | Failed]]:
+def map_files(
+    work: Callable[[str], FileResult], paths: Sequence[str], jobs: int
+) -> Iterator[tuple[int, FileResult | Failed]]:
     """(number, work(path)) as they end, Failed where it raised an exception that is none of OSError and
     MemoryError, which are raised here.
 
@@ -116,7 +118,9 @@ class _Pool:
             return
         ours, theirs = self._context.Pipe()
         others = [*self._at, ours] if self._context.get_start_method() == "fork" else []
-        process: BaseProcess = self._context.Process(target=_serve, args=(theirs, self._work, others), daemon=True)
+        process: BaseProcess = self._context.Process(
+            target=_serve, args=(theirs, self._work, others), daemon=True
+        )
         with _uninterrupted():  # Ctrl-C finds it started and known, or not begun
             process.start()
             self._at[ours] = (process, deque())

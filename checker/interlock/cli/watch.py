@@ -117,9 +117,7 @@ class _Memory:
 
     def _check(self, request: Request) -> None:
         new = [
-            f
-            for f in request.files
-            if f not in self.results or _stamps(self.read_for[f]) != self.read_for[f]
+            f for f in request.files if f not in self.results or _stamps(self.read_for[f]) != self.read_for[f]
         ]
         stamps = {f: stamp(f) for f in new}  # before they are read: what changes meanwhile is read again
         for path, result in check_files(self.args, request, new).items():

@@ -62,7 +62,8 @@ def _find_times(graph: WaitGraph) -> tuple[np.ndarray, np.ndarray]:
         after = time[e] + 1
         for k in range(first[e], first[e + 1]):
             d = targets[k]
-            time[d] = max(time[d], after)
+            if after > time[d]:  # in a loop over every wait max() takes half as long again
+                time[d] = after
             missing[d] -= 1
             if missing[d] == 0:
                 ready.append(d)

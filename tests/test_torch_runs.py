@@ -1,16 +1,14 @@
 """The 31 PyTorch CSVs, run by PyTorch: those that train with wrong gradients and no error, and the one that hangs, are refused by `interlock check`."""
 
 import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from command import interlock
+from torch_ranks import run_ranks
 
-from .runtime.support import environment
 from .test_torch_cases import CASES, FOLDER, ZBV
 
 pytestmark = pytest.mark.torch
@@ -36,14 +34,9 @@ def ends(tmp_path_factory, request) -> dict[str, dict]:
     names = list(CASES) if request.config.getoption("--thorough") else ["c00", *SILENT, *HANGS]
     files = [FOLDER / CASES[n]["file"] for n in names]
     out = tmp_path_factory.mktemp("torch") / "out.json"
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "run_torch_cases.py", out, str(SECONDS), *files],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
+    script = Path(__file__).parent / "run_torch_cases.py"
+    [done] = run_ranks(script, [(out, SECONDS, *files)], out.parent, 600)
+    assert done.code == 0, done.out
     found = json.loads(out.read_text())
     return {n: found[CASES[n]["file"]] for n in names}
 
@@ -72,7 +65,7 @@ def test_what_pytorch_hangs_on_is_refused(ends):
 def test_the_record(ends, name):
     """cases.json says what PyTorch did. Whatever it does not end well is refused; what is refused and ends well is named above."""
     if name not in ends:
-        pytest.skip("runs with --thorough")
+        pytest.skip("only with --thorough")
     if (
         name == "c20"
     ):  # stages elsewhere than in the file: an exchange of shapes reads what was not sent for it

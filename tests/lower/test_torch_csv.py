@@ -11,8 +11,9 @@ import pytest
 from interlock.interchange.torch_csv import CsvOptions
 from interlock.lower.lowering import LoweringRefused
 from interlock.program.ir import Kind
+from torch_ranks import run_ranks
 
-from ..runtime.support import finish, lowered, start
+from ..runtime.support import lowered
 
 RUN = Path(__file__).parent / "run_csv.py"
 CHUNKS = {
@@ -53,14 +54,14 @@ def job(
 
 def run(jobs: list[dict], ranks: int, folder: Path, seconds: float) -> None:
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    ended = finish(
-        start(RUN, ranks, folder / "jobs.json", folder / "out-{rank}.json", folder=folder), seconds
-    )
-    for r, (code, text) in enumerate(ended):
+    arguments = [
+        (r, ranks, folder / "store", folder / "jobs.json", folder / f"out-{r}.json") for r in range(ranks)
+    ]
+    for r, rank in enumerate(run_ranks(RUN, arguments, folder, seconds)):
         path = folder / f"out-{r}.json"
         found = json.loads(path.read_text()) if path.exists() else []
-        assert code == 0 and len(found) == len(jobs), (
-            f"{jobs[min(len(found), len(jobs) - 1)]['name']}: {text}"
+        assert rank.code == 0 and len(found) == len(jobs), (
+            f"{jobs[min(len(found), len(jobs) - 1)]['name']}: {rank.out}"
         )
         for asked, far in zip(jobs, found):
             assert far <= 1e-9, (asked["name"], r, far)

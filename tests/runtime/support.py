@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from interlock.interchange.torch_csv import CsvOptions
 from interlock.load import Question, load
 from interlock.lower import backends
 from interlock.lower.lowering import lower
+from torch_ranks import run_ranks
 
 HERE = Path(__file__).parent
 TEXT = "layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } layer head { }"
@@ -45,58 +43,19 @@ def lowered(text: str, to: str = "torch", name: str = "s.sched", csv=None, **opt
     return lower(ruling, backends.find(to), backends.LoweringOptions(**options))
 
 
-def environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "PYTHONPATH": f"{HERE.parents[1] / 'checker'}:{HERE}",
-        "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-
-
-def start(script: Path, ranks: int, *args, folder: Path) -> list[subprocess.Popen]:
-    """A process a rank, with a store of their own: `script RANK RANKS STORE args..`."""
-    store = folder / f"store-{time.monotonic_ns()}"
-    return [
-        subprocess.Popen(
-            [sys.executable, script, str(r), str(ranks), store, *(str(a).format(rank=r) for a in args)],
-            env=environment(),
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for r in range(ranks)
-    ]
-
-
-def finish(processes: list[subprocess.Popen], seconds: float) -> list[tuple[int, str]]:
-    """(exit code, output) of each; kills what has not ended in time."""
-    deadline = time.monotonic() + seconds
-    out = []
-    for p in processes:
-        try:
-            text, _ = p.communicate(timeout=max(deadline - time.monotonic(), 0.1))
-        except subprocess.TimeoutExpired:
-            for q in processes:
-                q.kill()
-            text, _ = p.communicate()
-            text += "\n(did not end in time)"
-        out.append((p.returncode, text))
-    return out
-
-
 def train(jobs: list[dict], ranks: int, folder: Path, seconds: float) -> list[list[dict]]:
     """For each job what every rank says."""
     path = folder / "jobs.json"
     path.write_text(json.dumps(jobs))
-    ended = finish(start(HERE / "worker.py", ranks, path, folder / "out-{rank}.json", folder=folder), seconds)
+    store = folder / f"store-{time.monotonic_ns()}"
+    arguments = [(r, ranks, store, path, folder / f"out-{r}.json") for r in range(ranks)]
+    ended = run_ranks(HERE / "worker.py", arguments, folder, seconds)
     results = [
         json.loads((folder / f"out-{r}.json").read_text()) if (folder / f"out-{r}.json").exists() else []
         for r in range(ranks)
     ]
-    for r, (code, text) in enumerate(ended):
-        assert code == 0 and len(results[r]) == len(jobs), (
-            f"rank {r} ended with {code} after {len(results[r])} of {len(jobs)} jobs:\n{text}\n{results[r][-1:]}"
+    for r, rank in enumerate(ended):
+        assert rank.code == 0 and len(results[r]) == len(jobs), (
+            f"rank {r} ended with {rank.code} after {len(results[r])} of {len(jobs)} jobs:\n{rank.out}\n{results[r][-1:]}"
         )
     return [list(of_ranks) for of_ranks in zip(*results)]

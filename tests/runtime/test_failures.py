@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
-from .support import HERE, environment, lowered
+from torch_ranks import run_ranks
+
+from .support import HERE, lowered
 
 pytestmark = pytest.mark.torch
 
@@ -16,22 +16,8 @@ TEXT = "schedule s {{ ranks {ranks} microbatches 4 model {{ layers u[{ranks}] {{
 TRANSPOSED = "schedule s { ranks 3 microbatches 4 model { layer vit { } layers u[3] { } } cut { e = vit : transpose(gather: late)  b = u : 1f1b } }"
 
 
-@pytest.fixture(scope="module")
-def forks():
-    """A process that has imported torch, and forks the ranks."""
-    with subprocess.Popen(
-        [sys.executable, HERE / "forking.py"],
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield process
-        process.stdin.close()
-
-
 @pytest.fixture
-def fail(forks, tmp_path):
+def fail(tmp_path):
     def fail(
         ranks: int, *ways: str, schedule: str = "", to: str = "torch"
     ) -> list[tuple[int, str, list[str]]]:
@@ -40,18 +26,13 @@ def fail(forks, tmp_path):
         (tmp_path / "s.plan").write_text(text)
         (tmp_path / "old.plan").write_text(text.replace("interlock.plan/1", "interlock.plan/0"))
         (tmp_path / "other.plan").write_text(lowered(TEXT.format(ranks=ranks, skeleton="gpipe")).text)
-        store, out = tmp_path / "store", tmp_path / "out-{rank}.json"
-        forks.stdin.write(json.dumps([SECONDS, ranks, str(store), [str(out), str(tmp_path), *ways]]) + "\n")
-        forks.stdin.flush()
-        said = [(tmp_path / f"out-{r}.json") for r in range(ranks)]
-        codes = json.loads(forks.stdout.readline())
+        store = tmp_path / "store"
+        said = [tmp_path / f"out-{r}.json" for r in range(ranks)]
+        arguments = [(r, ranks, store, said[r], tmp_path, *ways) for r in range(ranks)]
+        ended = run_ranks(HERE / "failing.py", arguments, tmp_path, SECONDS)
         return [
-            (
-                code,
-                (tmp_path / f"store.{r}").read_text(),
-                json.loads(said[r].read_text()) if said[r].exists() else [],
-            )
-            for r, code in enumerate(codes)
+            (rank.code, rank.out, json.loads(said[r].read_text()) if said[r].exists() else [])
+            for r, rank in enumerate(ended)
         ]
 
     return fail

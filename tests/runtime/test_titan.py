@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,49 +13,45 @@ import torch.distributed as dist
 
 from command import ROOT
 from interlock.runtime import PlanSchedule
+from torch_ranks import ENVIRONMENT, run_ranks
 
-from .support import environment, lowered
+from .support import lowered
 
 pytestmark = pytest.mark.torch
 
 EXAMPLES = ROOT / "examples"
 
 
-def train(text: str, ranks: int, folder) -> list[tuple[float, ...]]:
+def train(text: str, ranks: int, folder, torchrun: bool) -> list[tuple[float, ...]]:
     """(loss, gradient norm) of each step of examples/titan.py."""
     plan = folder / f"{ranks}.plan"
     plan.write_text(lowered(text).text)
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            str(ranks),
-            EXAMPLES / "titan.py",
-            "--plan",
-            plan,
-            "--steps",
-            "4",
-        ],
-        env=environment(),
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-    )
+    arguments = ("--plan", plan, "--steps", "4")
+    if torchrun:
+        launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks))
+        printed = subprocess.run(
+            [sys.executable, *launcher, EXAMPLES / "titan.py", *arguments],
+            env=os.environ | ENVIRONMENT,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        ).stdout
+    else:
+        ended = run_ranks(EXAMPLES / "titan.py", [arguments] * ranks, folder, 120)
+        assert all(rank.code == 0 for rank in ended), ended
+        printed = "".join(rank.out for rank in ended)
     return [
-        tuple(map(float, found)) for found in re.findall(r"loss ([\d.]+), gradient norm ([\d.]+)", run.stdout)
+        tuple(map(float, found)) for found in re.findall(r"loss ([\d.]+), gradient norm ([\d.]+)", printed)
     ]
 
 
-def test_the_example_trains_alike_on_one_rank_and_on_two(tmp_path):
+def test_the_example_trains_alike_on_one_rank_and_on_two(tmp_path, request):
+    """Under torchrun with --thorough."""
+    torchrun = request.config.getoption("--thorough")
     text = (EXAMPLES / "small_llm.sched").read_text()
-    two, one = (
-        train(text, 2, tmp_path),
-        train(text.replace("ranks 2", "ranks 1").replace("interleaved(chunks: 2)", "gpipe"), 1, tmp_path),
-    )
+    alone = text.replace("ranks 2", "ranks 1").replace("interleaved(chunks: 2)", "gpipe")
+    two, one = train(text, 2, tmp_path, torchrun), train(alone, 1, tmp_path, torchrun)
     assert len(two) == 4 and two[-1][0] < two[0][0]
     assert two == [pytest.approx(step, rel=1e-5) for step in one]
 

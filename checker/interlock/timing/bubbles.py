@@ -23,18 +23,21 @@ from interlock.timing.exposure import (
 
 @dataclass(frozen=True)
 class Placement:
-    """owner[m], and before[m]: the row of the owner's rank (in the program asked about) that encode m comes just before; the rank's end for none."""
+    """owner[m], and before[m]: the row of the owner's rank (in the program asked about) that encode m comes
+    just before; the rank's end for none."""
 
     owner: tuple[int, ...]
     before: dict[int, int]
 
 
 def place_in_bubbles(program: Program, durations: Durations, choose_owners: bool) -> Iterator[Placement]:
-    """Placements of the encodes of a program that has them as a prefix, each within some exposure; the smallest first.
+    """Placements of the encodes of a program that has them as a prefix, each within some exposure; the
+    smallest first.
 
-    Each encode in turn, as the first stage takes them, goes where it ends first without making a row of its rank later than its latest start
-    plus that exposure. The starts of the other rows are those of the run without the encoder, so what comes of it has to be simulated. No
-    placement is claimed to be the best. `choose_owners`: choose the owner map too.
+    Each encode in turn, as the first stage takes them, goes where it ends first without making a row of its
+    rank later than its latest start plus that exposure. The starts of the other rows are those of the run
+    without the encoder, so what comes of it has to be simulated. No placement is claimed to be the best.
+    `choose_owners`: choose the owner map too.
     """
     owner = program.stages[0].owner
     assert owner is not None, "stage 0 is Replicated"
@@ -55,7 +58,8 @@ def place_in_bubbles(program: Program, durations: Durations, choose_owners: bool
 
 @dataclass(frozen=True)
 class _Lane:
-    """What a rank does besides encodes: rows, their earliest and latest starts and what they take, by the run without the encoder; its end."""
+    """What a rank does besides encodes: rows, their earliest and latest starts and what they take, by the run
+    without the encoder; its end."""
 
     rows: list[int]
     early: list[int]
@@ -64,7 +68,8 @@ class _Lane:
     end: int
 
     def find_gap(self, place: int, free: int, encode: int, limit: int) -> tuple[int, int]:
-        """(end of an encode, place of the next row) on a rank that is free from `free` on, its rows before `place` being done."""
+        """(end of an encode, place of the next row) on a rank that is free from `free` on, its rows before
+        `place` being done."""
         while place < len(self.rows) and free + encode > self.late[place] + limit:
             free = max(free, self.early[place]) + self.takes[place]
             place += 1

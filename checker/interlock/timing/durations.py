@@ -63,9 +63,11 @@ class Machine:
     links       of every pair of ranks; `pairs[(a, b)]`, a < b, of one
     overhead    ns of every compute operation, an overlap counting as one
     speeds      of each rank, 1 where (); a duration is divided by it and rounded up
-    overlap     ns of OVERLAP(F, B): one number, or by (stage of F, stage of B), of all others by None; not given: the longer of the two
+    overlap     ns of OVERLAP(F, B): one number, or by (stage of F, stage of B), of all others by None; not
+                given: the longer of the two
     data        reductions over replicas of the pipeline; None: none
-    gradient    bytes that a reduction sums for each weight byte; None: those a rank keeps, as the program says
+    gradient    bytes that a reduction sums for each weight byte; None: those a rank keeps, as the program
+                says
     forward_is_backward   a B or I takes what the forward takes, W nothing (as the Mpipe paper writes)
     """
 
@@ -99,11 +101,13 @@ PLAIN_MACHINE = Machine()
 
 @dataclass(frozen=True)
 class Durations:
-    """row[i]: ns of row i of `program` (the two halves of an overlap each have that of the pair; sends and receives that of their transfer).
+    """row[i]: ns of row i of `program` (the two halves of an overlap each have that of the pair; sends and
+    receives that of their transfer).
 
-    `beside[i]`: row i is a reduction that runs beside the rank's order. `payload[k, s]`: bytes of the output of stage s in microbatches of
-    kind k, `kind_of[m]`. `again`: durations of another program by the same rule. `fixed`: ns of every transfer, whatever its bytes; None: by
-    `machine`. `facts`: those of `program`, computed once for all that ask.
+    `beside[i]`: row i is a reduction that runs beside the rank's order. `payload[k, s]`: bytes of the output
+    of stage s in microbatches of kind k, `kind_of[m]`. `again`: durations of another program by the same
+    rule. `fixed`: ns of every transfer, whatever its bytes; None: by `machine`. `facts`: those of `program`,
+    computed once for all that ask.
     """
 
     program: Program
@@ -127,7 +131,8 @@ class Durations:
         return int(times.flat[0]) if not self.machine.pairs and (times == times.flat[0]).all() else None
 
     def lag(self, stage: np.ndarray, mb: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """ns of the transfers of the output (or its gradient) of each stage in each microbatch, from rank src to rank dst."""
+        """ns of the transfers of the output (or its gradient) of each stage in each microbatch, from rank src
+        to rank dst."""
         if self.every_lag is not None:
             return np.full(len(stage), self.every_lag, dtype=np.int64)
         kind = self.kind_of[mb]
@@ -143,18 +148,22 @@ class Durations:
         return np.array(times, dtype=np.int64).reshape(self.payload.shape)
 
     def on(self, written: Program) -> Durations:
-        """The durations of the same operations in a program with its transfers written (program/transfers.py)."""
+        """The durations of the same operations in a program with its transfers written
+        (program/transfers.py)."""
         return self.again(written)
 
 
 def compute_durations(
     program: Program, times: Sequence[LayerTimes], machine: Machine = PLAIN_MACHINE
 ) -> Durations:
-    """Durations of every row from the times of each layer. Raises NoTimes where an operation that is listed has none."""
+    """Durations of every row from the times of each layer.
+
+    Raises NoTimes where an operation that is listed has none.
+    """
     if len(times) != len(program.layers) or not any(t.forward for t in times):
         raise NoTimes(
-            "the schedule gives no times: write `forward` and `backward_input`, `backward_weight` (or `backward`) in its layers, "
-            "or `flops` with a `device`"
+            "the schedule gives no times: write `forward` and `backward_input`, `backward_weight` (or `backward`) "
+            "in its layers, or `flops` with a `device`"
         )
     facts = Facts(program)
     mb_kinds, kind_of = _microbatch_kinds(program, facts)
@@ -192,7 +201,8 @@ def durations_by_kind(
 
 @dataclass(frozen=True)
 class _StageDurations:
-    """ns[kind, k, s] of F, B, I, W of stage s in microbatches of kind k, `kind_of[m]`; payload[k, s]: bytes of its output.
+    """ns[kind, k, s] of F, B, I, W of stage s in microbatches of kind k, `kind_of[m]`; payload[k, s]: bytes
+    of its output.
 
     missing[kind, k, s]: a layer whose time is asked for there and not given, -1: none; None: none at all.
     """
@@ -222,10 +232,11 @@ def layer_durations(
     images: int,
     forward_is_backward: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[4, L] ns of F, B, I, W of every layer in a microbatch, by the footprint, and [4, L] where the time is not given.
+    """[4, L] ns of F, B, I, W of every layer in a microbatch, by the footprint, and [4, L] where the time is
+    not given.
 
-    Layer l pays I iff a present trainable layer lies before l, W iff it is present and trainable; a recomputed layer with either pays F once
-    more in I or B.
+    Layer l pays I iff a present trainable layer lies before l, W iff it is present and trainable; a
+    recomputed layer with either pays F once more in I or B.
     """
     trained = present & np.array([layer.trainable for layer in layers], dtype=bool)
     crosses = np.zeros(len(layers), dtype=bool)
@@ -295,7 +306,8 @@ def _tables(
     mb_kinds: Sequence[_MicrobatchKind],
     machine: Machine,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """[4, kinds of microbatches, stages] ns of F, B, I, W, and the layer whose time is missing there, -1: none."""
+    """[4, kinds of microbatches, stages] ns of F, B, I, W, and the layer whose time is missing there, -1:
+    none."""
     first = np.array([s.first for s in program.stages], dtype=np.int64)
     last = np.array([s.last for s in program.stages], dtype=np.int64)
     shape = (_KINDS, len(mb_kinds), len(program.stages))
@@ -312,7 +324,8 @@ def _tables(
 
 
 def _payloads(program: Program, facts: Facts, mb_kinds: Sequence[_MicrobatchKind]) -> np.ndarray:
-    """[kinds of microbatches, stages] bytes of the output of the last present layer of each stage (object: exact)."""
+    """[kinds of microbatches, stages] bytes of the output of the last present layer of each stage (object:
+    exact)."""
     payload = np.zeros((len(mb_kinds), max(len(program.stages), 1)), dtype=object)
     for k, (c, images) in enumerate(mb_kinds):
         for s, stage in enumerate(program.stages):
@@ -439,7 +452,10 @@ def _fill_transfers(facts: Facts, row: np.ndarray, found: Durations) -> None:
 
 
 def _fill_reductions(facts: Facts, row: np.ndarray, beside: np.ndarray, machine: Machine) -> None:
-    """REDUCE of a Sharded stage: over the replicas of the pipeline. Of a Replicated one: over its ranks, then likewise. Others: latency alone."""
+    """REDUCE of a Sharded stage: over the replicas of the pipeline.
+
+    Of a Replicated one: over its ranks, then likewise. Others: latency alone.
+    """
     program = facts.program
     for i in np.flatnonzero(_IS_REDUCTION[facts.kind]).tolist():
         of_stage = facts.kind[i] == Kind.REDUCE

@@ -1,4 +1,5 @@
-"""What a Replicated encoder adds to a step (spec/cost.md, "Transpose"): the longest path with and without it, and a closed formula."""
+"""What a Replicated encoder adds to a step (spec/cost.md, "Transpose"): the longest path with and without it,
+and a closed formula."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _IS_FORWARD = mask({Kind.F, Kind.SEND_F, Kind.RECV_F})
 class Exposure:
     """ns. without: the makespan T0 if stage 0 took no time; exposed = makespan - without.
 
-    slot[r], load[r]: the paper's w_r and E_r; spill[r] = max(0, E_r - w_r), its estimate being the largest. forward, backward: exposed by
-    the encoder's forwards alone, and by its backwards alone.
+    slot[r], load[r]: the paper's w_r and E_r; spill[r] = max(0, E_r - w_r), its estimate being the largest.
+    forward, backward: exposed by the encoder's forwards alone, and by its backwards alone.
     """
 
     without: int
@@ -53,7 +54,8 @@ def has_encoder(program: Program) -> bool:
 
 
 def compute_exposure(program: Program, durations: Durations, model: str = "pair") -> Exposure:
-    """Of stage 0, which is Replicated: longest paths with and without the time that it and its hand-overs take. Raises Cyclic."""
+    """Of stage 0, which is Replicated: longest paths with and without the time that it and its hand-overs
+    take. Raises Cyclic."""
     facts = Facts(program)
     run = _runner(facts, durations, model)
     _, makespan = run(durations)
@@ -119,7 +121,8 @@ def _slots(facts: Facts, start: np.ndarray, makespan: int) -> list[int]:
 def without_encoder(
     facts: Facts, durations: Durations, *, forward: bool = False, backward: bool = False
 ) -> Durations:
-    """Durations in which stage 0 and its hand-overs take no time; `forward`, `backward`: that part still does."""
+    """Durations in which stage 0 and its hand-overs take no time; `forward`, `backward`: that part still
+    does."""
     row = durations.row.copy()
     encoder = (facts.stage == 0) & (facts.kind < Kind.LOSS)
     if not facts.program.inserted:
@@ -168,7 +171,8 @@ class _WithoutEncoder(Durations):
 
 @dataclass(frozen=True)
 class RunWithoutEncoder:
-    """Of a program with inserted transfers. early, late: the earliest start of each row, and the latest that does not delay the makespan."""
+    """Of a program with inserted transfers. early, late: the earliest start of each row, and the latest that
+    does not delay the makespan."""
 
     facts: Facts
     durations: Durations
@@ -194,10 +198,12 @@ def run_without_encoder(program: Program, durations: Durations) -> RunWithoutEnc
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Of a program with inserted transfers, the encoder taking no time (T0 = `makespan`): latest starts that do not delay its end.
+    """Of a program with inserted transfers, the encoder taking no time (T0 = `makespan`): latest starts that
+    do not delay its end.
 
-    feeds[m]: of F(first stage after the encoder, m); begins[r]: of the first operation of rank r after its encodes. order: the microbatches
-    that visit the encoder, as the first stage takes them. gather[m, r]: ns from owner r.
+    feeds[m]: of F(first stage after the encoder, m); begins[r]: of the first operation of rank r after its
+    encodes. order: the microbatches that visit the encoder, as the first stage takes them. gather[m, r]: ns
+    from owner r.
     """
 
     makespan: int
@@ -245,9 +251,11 @@ def _deadlines(run: RunWithoutEncoder, durations: Durations, start: np.ndarray) 
 
 
 def exposure_of_owners(owner: Sequence[int], encode: Sequence[int], due: Deadlines) -> int:
-    """max(0, max_m [C_m + g_m - LS(F(first, m))], max_r [E_r - LS(first operation of r)]): T - T0 of a frozen encoder.
+    """max(0, max_m [C_m + g_m - LS(F(first, m))], max_r [E_r - LS(first operation of r)]): T - T0 of a frozen
+    encoder.
 
-    Exact where transfers are edges that take their time (the hypotheses of the specification); tested against the longest path.
+    Exact where transfers are edges that take their time (the hypotheses of the specification); tested against
+    the longest path.
     """
     load, worst = [0] * len(due.begins), 0
     for m in due.order:

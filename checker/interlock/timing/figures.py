@@ -1,4 +1,5 @@
-"""What a timeline says of a schedule: busy and idle time, bubble rates, memory over time, period (spec/cost.md, "Figures")."""
+"""What a timeline says of a schedule: busy and idle time, bubble rates, memory over time, period
+(spec/cost.md, "Figures")."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from interlock.timing.timeline import Timeline
 
 @dataclass(frozen=True)
 class Rank:
-    """ns of one rank. T = (compute + communication) + bubble - overlap, where T is the makespan and bubble is measured apart.
+    """ns of one rank.
 
-    communication: the union of its transfers and collectives; overlap: the part of it under compute; bubble = warmup + residual + cooldown.
-    span: from the start of its first compute operation to the end of its last.
+    T = (compute + communication) + bubble - overlap, where T is the makespan and bubble is measured apart.
+
+    communication: the union of its transfers and collectives; overlap: the part of it under compute; bubble =
+    warmup + residual + cooldown. span: from the start of its first compute operation to the end of its last.
     """
 
     compute: int
@@ -41,9 +44,9 @@ class Rank:
 class Figures:
     """Of a step: the makespan in ns, those of each rank, and rates.
 
-    bubble: idle time over all ranks / (ranks * makespan). span_bubble: that of the zero-bubble paper, (cost - work) / cost, cost the largest
-    span of a rank and work the compute of that rank. period: ns a microbatch once the schedule repeats itself, which it does every `every`
-    microbatches; None where it does not.
+    bubble: idle time over all ranks / (ranks * makespan). span_bubble: that of the zero-bubble paper, (cost -
+    work) / cost, cost the largest span of a rank and work the compute of that rank. period: ns a microbatch
+    once the schedule repeats itself, which it does every `every` microbatches; None where it does not.
     """
 
     makespan: int
@@ -91,7 +94,8 @@ def compute_figures(timeline: Timeline) -> Figures:
 def summarise(
     ranks: int, makespan: int, work: Intervals, talk: Sequence[Intervals], steady: Period | None
 ) -> Figures:
-    """Figures from what is busy when. work: disjoint on each rank and in the order of time; talk: transfers and collectives, in any order."""
+    """Figures from what is busy when. work: disjoint on each rank and in the order of time; talk: transfers
+    and collectives, in any order."""
     found = _ranks(ranks, makespan, work, talk)
     idle = sum(r.bubble for r in found)
     longest = max(found, key=lambda r: r.span, default=None)
@@ -198,7 +202,8 @@ def _between(start: np.ndarray, end: np.ndarray, low: np.ndarray, high: np.ndarr
 def memory_over_time(timeline: Timeline) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each rank (times, bytes): from times[i] on it holds bytes[i], static bytes included.
 
-    What is live during a row by spec/memory.md is held from the row's start until the next row of its rank that has a time. So the largest value is the peak.
+    What is live during a row by spec/memory.md is held from the row's start until the next row of its rank
+    that has a time. So the largest value is the peak.
     """
     usage = Usage(Facts(timeline.program))
     out = []
@@ -225,10 +230,12 @@ class Period:
 
 
 def find_period(facts: Facts, end: np.ndarray) -> Period | None:
-    """The (max,+) eigenvalue of the repeating part, measured as the growth between microbatches k apart; `end` of each row.
+    """The (max,+) eigenvalue of the repeating part, measured as the growth between microbatches k apart;
+    `end` of each row.
 
-    The smallest k for which every stage's F and backward of microbatch m + k end exactly g after those of m, over a stretch of max(2k, 8) microbatches
-    or more; then g / k. k goes up to a third of the microbatches, and to `_longest_k`. None where there is no such stretch (few microbatches, or unequal ones).
+    The smallest k for which every stage's F and backward of microbatch m + k end exactly g after those of m,
+    over a stretch of max(2k, 8) microbatches or more; then g / k. k goes up to a third of the microbatches,
+    and to `_longest_k`. None where there is no such stretch (few microbatches, or unequal ones).
     """
     ends = _by_microbatch(facts, end)
     lines, M = ends.shape
@@ -246,12 +253,14 @@ def find_period(facts: Facts, end: np.ndarray) -> Period | None:
 
 
 def _longest_k(facts: Facts) -> int:
-    """Microbatches in flight, twice over: schedules repeat after no more, and the search stays linear in the operations."""
+    """Microbatches in flight, twice over: schedules repeat after no more, and the search stays linear in the
+    operations."""
     return max(64, 2 * facts.S)
 
 
 def _stretch(ends: np.ndarray, k: int) -> int | None:
-    """The growth over k microbatches in the longest stretch in which it is the same on all lines, if that is long enough."""
+    """The growth over k microbatches in the longest stretch in which it is the same on all lines, if that is
+    long enough."""
     growth = ends[:, k:] - ends[:, :-k]
     steady = np.r_[False, growth[0, 1:] == growth[0, :-1]]
     need = max(2 * k, 8) - 1
@@ -267,7 +276,8 @@ def _stretch(ends: np.ndarray, k: int) -> int | None:
 
 
 def _by_microbatch(facts: Facts, end: np.ndarray) -> np.ndarray:
-    """[2 * stages, M] ends of F and of I or B, for the stages that every microbatch visits with both, else only F."""
+    """[2 * stages, M] ends of F and of I or B, for the stages that every microbatch visits with both, else
+    only F."""
     if not facts.S or not facts.M:
         return np.empty((0, 0), dtype=np.int64)
     rows = np.concatenate([facts.first_F.reshape(facts.S, facts.M), facts.first_X.reshape(facts.S, facts.M)])

@@ -1,4 +1,5 @@
-"""The freezings of some layers that give different durations, for `for any freezing` (spec/cost.md, "Every freezing")."""
+"""The freezings of some layers that give different durations, for `for any freezing` (spec/cost.md, "Every
+freezing")."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ ROWS_LIMIT = 2_000_000  # .. and operations in all of them
 def distinct_freezings(
     program: Program, free: Collection[int], unlike: Sequence[Hashable]
 ) -> Iterator[frozenset[int]]:
-    """Sets of `free` layers that are trained, the others frozen: one of each class that no duration tells apart.
+    """Sets of `free` layers that are trained, the others frozen: one of each class that no duration tells
+    apart.
 
-    All of them come first, none second. Neighbours of one stage that are described alike (`unlike[l]`: what else tells layers apart) form a
-    run. Of a run it matters how many layers are trained and, if nothing before it on its path is, which one is the first: the layers after
-    that one pay for their input gradient.
+    All of them come first, none second. Neighbours of one stage that are described alike (`unlike[l]`: what
+    else tells layers apart) form a run. Of a run it matters how many layers are trained and, if nothing
+    before it on its path is, which one is the first: the layers after that one pay for their input gradient.
     """
     first = frozenset(free), frozenset()
     yield from dict.fromkeys(first)

@@ -1,4 +1,5 @@
-"""What each operation of a program with inserted transfers waits for on another rank, and how long that travels.
+"""What each operation of a program with inserted transfers waits for on another rank, and how long that
+travels.
 
 Every rank does its rows in order; besides, a row waits for the output of at most one row of another rank.
 """
@@ -18,7 +19,8 @@ from interlock.timing.durations import Durations
 class Inputs:
     """source[i]: the row of another rank whose end row i waits for, -1: none.
 
-    producer[i]: the row that makes the input: `source`, except that an overlap ends with its second half, whichever half produces.
+    producer[i]: the row that makes the input: `source`, except that an overlap ends with its second half,
+    whichever half produces.
     """
 
     start: np.ndarray  # first row of each rank, and the end
@@ -29,7 +31,8 @@ class Inputs:
 
 
 def find_inputs(facts: Facts) -> Inputs:
-    """Asks that the program is one that `check` finds valid but for cycles between ranks, without collectives in its order."""
+    """Asks that the program is one that `check` finds valid but for cycles between ranks, without collectives
+    in its order."""
     producer = np.full(facts.n, -1, dtype=np.int64)
     fp = facts.footprint
     if facts.n and facts.S and facts.M:
@@ -52,7 +55,8 @@ def find_inputs(facts: Facts) -> Inputs:
 def _rows_across_ranks(
     facts: Facts, table: np.ndarray, neighbour: np.ndarray, crosses: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of `table` (stage, microbatch), and those of the neighbouring stage, where the two lie on different ranks.
+    """Rows of `table` (stage, microbatch), and those of the neighbouring stage, where the two lie on
+    different ranks.
 
     neighbour, crosses: [classes, stages], the stage beside, and whether anything comes from it.
     """
@@ -71,7 +75,8 @@ def _rows_across_ranks(
 
 
 def crossing_outputs(facts: Facts, inputs: Inputs, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(stage, microbatch) of the output that crosses, or whose gradient does, to rows with an input: the stage on the left."""
+    """(stage, microbatch) of the output that crosses, or whose gradient does, to rows with an input: the
+    stage on the left."""
     left = np.where(facts.kind[rows] == Kind.F, facts.stage[inputs.producer[rows]], facts.stage[rows])
     return left, facts.mb[rows]
 

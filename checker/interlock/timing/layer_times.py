@@ -9,7 +9,9 @@ from interlock.program.ir import Size
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """Nanoseconds of a layer, `fixed + per_image * images[m]`; None: not given. `backward` is both halves as one.
+    """Nanoseconds of a layer, `fixed + per_image * images[m]`; None: not given.
+
+    `backward` is both halves as one.
 
     flops and hbm_bytes are counts, from which a device's peak rates give times (roofline).
     """

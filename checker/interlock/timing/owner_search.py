@@ -34,7 +34,8 @@ def find_least_exposed(encode: Sequence[int], due: Deadlines) -> tuple[int, ...]
 
 
 def _lower_bound(encode: Sequence[int], due: Deadlines) -> int:
-    """No map exposes less: a single encode, and the work due by each deadline against the time that all ranks have until then."""
+    """No map exposes less: a single encode, and the work due by each deadline against the time that all ranks
+    have until then."""
     P = len(due.begins)
     bound, work, deadline = 0, 0, 0
     for m in due.order:
@@ -71,7 +72,8 @@ _PREFERENCES: tuple[Callable[[int, int], int], ...] = (_least_load, _least_room,
 def _assign_greedily(
     encode: Sequence[int], due: Deadlines, preference: Callable[[int, int], int]
 ) -> tuple[int, ...]:
-    """Each encode in turn to the rank where it is least late, then by `preference` of the rank's load and room before its deadline."""
+    """Each encode in turn to the rank where it is least late, then by `preference` of the rank's load and
+    room before its deadline."""
     begins, feeds, gather = due.begins.tolist(), due.feeds.tolist(), due.gather.tolist()
     load, owner = [0] * len(begins), _spread_evenly(encode, due)
     for m in due.order:
@@ -107,7 +109,8 @@ def _find_within(encode: Sequence[int], due: Deadlines, limit: int, tries: Tries
 
 
 class _OwnerSearch(Search):
-    """Ranks for the encodes in order, each within `limit` of its deadlines; loads known to fail are not tried again."""
+    """Ranks for the encodes in order, each within `limit` of its deadlines; loads known to fail are not tried
+    again."""
 
     def __init__(self, encode: Sequence[int], due: Deadlines, limit: int):
         super().__init__(len(due.order))

@@ -1,7 +1,9 @@
-"""The part of a run that repeats itself, of inserted transfers: rows whose times are known before anything of them has been swept through.
+"""The part of a run that repeats itself, of inserted transfers: rows whose times are known before anything of
+them has been swept through.
 
-If every rank's last rows are those of k microbatches before, each g later, and the rows to come are like them (the same times, waits for the row
-that lies one period on), then they too end g after those before them: a (max,+) system that has reached a period keeps it. Nothing is guessed.
+If every rank's last rows are those of k microbatches before, each g later, and the rows to come are like them
+(the same times, waits for the row that lies one period on), then they too end g after those before them: a
+(max,+) system that has reached a period keeps it. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from interlock.timing.inputs import Inputs
 
 @dataclass(frozen=True)
 class _Run:
-    """A sweep so far. time: the ends of the rows before at[r] on each rank r, -1 from there on. unfinished: ranks with rows to come."""
+    """A sweep so far. time: the ends of the rows before at[r] on each rank r, -1 from there on. unfinished:
+    ranks with rows to come."""
 
     inputs: Inputs
     facts: Facts
@@ -30,9 +33,11 @@ class _Run:
 def repeat_period(
     inputs: Inputs, row: np.ndarray, lag: np.ndarray | None, time: np.ndarray, at: np.ndarray, window: int
 ) -> np.ndarray | None:
-    """Writes the times of rows that repeat what has just been done, and returns where each rank stands then; None: nothing repeats.
+    """Writes the times of rows that repeat what has just been done, and returns where each rank stands then;
+    None: nothing repeats.
 
-    time: the ends of the rows before at[r] on each rank r, -1 from there on; window: rows of a rank that are searched for a period.
+    time: the ends of the rows before at[r] on each rank r, -1 from there on; window: rows of a rank that are
+    searched for a period.
     """
     facts = inputs.facts
     assert facts is not None, "rows that are no program's have no microbatches to repeat"
@@ -72,7 +77,8 @@ def _some_ranks_grew(run: _Run, step: np.ndarray, g: int) -> bool:
 
 
 def _repeat(run: _Run, step: np.ndarray, g: int) -> np.ndarray | None:
-    """Checks that all ranks have a period of `step` rows that grows by g, and writes the periods to come that are like it."""
+    """Checks that all ranks have a period of `step` rows that grows by g, and writes the periods to come that
+    are like it."""
     inputs, time, at, ranks = run.inputs, run.time, run.at, run.unfinished
     begin, rank = inputs.start[:-1], run.facts.rank
     if (at - 2 * step < begin)[ranks].any():

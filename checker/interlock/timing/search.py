@@ -17,7 +17,10 @@ class Tries:
 
 
 class Search(ABC):
-    """Places jobs one after another; `chosen[k]` is where job k goes. A subclass says where the next one may."""
+    """Places jobs one after another; `chosen[k]` is where job k goes.
+
+    A subclass says where the next one may.
+    """
 
     def __init__(self, jobs: int):
         self.jobs = jobs
@@ -33,7 +36,7 @@ class Search(ABC):
     @abstractmethod
     def remove(self, job: int, where: int) -> None: ...
 
-    def exhaust(self) -> None:
+    def exhaust(self) -> None:  # noqa: B027 (few searches remember it)
         """Called when the jobs chosen so far leave the rest no place."""
 
     def run(self, tries: Tries) -> bool:

@@ -1,4 +1,5 @@
-"""When every operation of a program runs: longest paths over its wait graph, with durations (spec/cost.md, "The makespan")."""
+"""When every operation of a program runs: longest paths over its wait graph, with durations (spec/cost.md,
+"The makespan")."""
 
 from __future__ import annotations
 
@@ -32,9 +33,10 @@ def simulate(
 ) -> Timeline:
     """The run of a program in which everything starts as early as it can. Raises Cyclic if nothing does.
 
-    Written transfers go by the communication `model`. Inserted ones are `free` (the model asked for says nothing then): edges of the program
-    that take their time; the timeline shows them on `placed`, the program with its transfers written (program/transfers.py; None: written
-    here). `critical`: also find a longest path.
+    Written transfers go by the communication `model`. Inserted ones are `free` (the model asked for says
+    nothing then): edges of the program that take their time; the timeline shows them on `placed`, the program
+    with its transfers written (program/transfers.py; None: written here). `critical`: also find a longest
+    path.
     """
     if not program.inserted:
         return _simulate_graph(program, durations, model, critical)
@@ -58,7 +60,10 @@ def makespan(program: Program, durations: Durations, model: str = "pair") -> int
 
 
 def simulate_figures(program: Program, durations: Durations, model: str = "pair") -> Figures:
-    """The figures of simulate's run. Raises Cyclic. Of inserted transfers in a fraction of its time: none is written."""
+    """The figures of simulate's run.
+
+    Raises Cyclic. Of inserted transfers in a fraction of its time: none is written.
+    """
     run = _run_inserted(program, durations)
     if run is None:
         return compute_figures(simulate(program, durations, model, critical=False))
@@ -88,7 +93,8 @@ def has_timed_reductions(program: Program, durations: Durations) -> bool:
 
 
 def rows_within(program: Program, written: Program) -> np.ndarray:
-    """The rows of a program in the one that has its transfers (and reductions, STEP) written; all of them if nothing was inserted."""
+    """The rows of a program in the one that has its transfers (and reductions, STEP) written; all of them if
+    nothing was inserted."""
     kind = written.order.kind
     if not program.inserted:
         return np.arange(len(kind))
@@ -104,7 +110,8 @@ def rows_within(program: Program, written: Program) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _RowRun:
-    """A run of inserted transfers on the rows of the program itself: lag[i] before row i starts its input has left row inputs.source[i]."""
+    """A run of inserted transfers on the rows of the program itself: lag[i] before row i starts its input has
+    left row inputs.source[i]."""
 
     facts: Facts
     inputs: Inputs
@@ -186,7 +193,8 @@ def _written_transfers(run: _RowRun, new: Facts, receives: np.ndarray) -> tuple[
 
 
 def _place_timeless(facts: Facts, rows: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
-    """Rows that take no time (waits, reductions, STEP) stand where the row before them on their rank has ended; a wait not before its send has."""
+    """Rows that take no time (waits, reductions, STEP) stand where the row before them on their rank has
+    ended; a wait not before its send has."""
     own = ~IS_TRANSFER[facts.kind] & ~rows
     for a, b in zip(facts.program.order.start[:-1], facts.program.order.start[1:]):
         before = np.maximum.accumulate(np.where(own[a:b], end[a:b], 0))
@@ -202,7 +210,8 @@ def _place_timeless(facts: Facts, rows: np.ndarray, start: np.ndarray, end: np.n
 def _longest_path_of_rows(
     run: _RowRun, place: np.ndarray, transfers: dict[int, tuple[int, int]]
 ) -> tuple[int, ...]:
-    """Backwards from a row that ends last: the row before on the rank if that is what was waited for, else the other rank's."""
+    """Backwards from a row that ends last: the row before on the rank if that is what was waited for, else
+    the other rank's."""
     path: list[int] = []
     i = int(np.argmax(run.end))
     rank, start, end = run.facts.rank, run.start, run.end
@@ -268,7 +277,10 @@ def _simulate_graph(program: Program, durations: Durations, model: str, critical
 
 
 def _run_graph(facts: Facts, graph: WaitGraph, row: np.ndarray, is_beside: np.ndarray) -> _GraphRun:
-    """Reductions beside compute are nodes of their own: one after the other on each rank, and STEP waits. Raises Cyclic."""
+    """Reductions beside compute are nodes of their own: one after the other on each rank, and STEP waits.
+
+    Raises Cyclic.
+    """
     beside = np.flatnonzero(is_beside & (row > 0))
     count = len(graph.node)
     extra = count + np.arange(len(beside))
@@ -318,7 +330,8 @@ def _without_queues(facts: Facts, graph: WaitGraph) -> WaitGraph:
 
 
 def _longest_path_of_graph(facts: Facts, run: _GraphRun, transfers: Transfers) -> tuple[int, ...]:
-    """Backwards along waits whose source ends where the node starts; rows of the nodes on the way, both ends of a transfer."""
+    """Backwards along waits whose source ends where the node starts; rows of the nodes on the way, both ends
+    of a transfer."""
     rows_of: dict[int, list[int]] = {}
     for row in np.flatnonzero(facts.has_event).tolist():
         rows_of.setdefault(int(run.node[row]), []).append(row)

@@ -13,9 +13,10 @@ from interlock.program.ir import Program
 class Timeline:
     """A run of a program with written transfers under one communication model.
 
-    start, end: for each row, ns from the start of the step (equal where a row takes no time; -1 where it has no event); the two halves of an
-    overlap share theirs. A transfer's interval is the time it occupies its link, on both of its rows. critical: rows of one longest path, in
-    the order of time. makespan: the largest end. figures: what timing/figures.py says of it, by name.
+    start, end: for each row, ns from the start of the step (equal where a row takes no time; -1 where it has
+    no event); the two halves of an overlap share theirs. A transfer's interval is the time it occupies its
+    link, on both of its rows. critical: rows of one longest path, in the order of time. makespan: the largest
+    end. figures: what timing/figures.py says of it, by name.
     """
 
     program: Program

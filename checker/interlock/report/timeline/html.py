@@ -65,8 +65,7 @@ def _page(
     ranks: str,
 ) -> str:
     notes = list(dict.fromkeys(n for s in scenes for n in s.notes))
-    read = lambda file: (_PAGE / file).read_text(encoding="utf-8")
-    return Template(read("page.html")).substitute(
+    return Template(_read("page.html")).substitute(
         title=escape(f"{heading} - Interlock"),
         heading=escape(heading),
         badge=badge,
@@ -76,13 +75,17 @@ def _page(
         cycle=cycle,
         ranks=ranks,
         notes=f'<p class="notes">{"<br>".join(map(escape, notes))}</p>' if notes else "",
-        css=read("page.css"),
-        js="".join(read(f"{name}.js") for name in _SCRIPTS),
+        css=_read("page.css"),
+        js="".join(_read(f"{name}.js") for name in _SCRIPTS),
         label=escape(
             f"Timeline of {heading}. {summary}. " + ", ".join(f"{k} {v}" for k, v in scenes[0].figures)
         ),
         data=_json(data(scenes)),
     )
+
+
+def _read(file: str) -> str:
+    return (_PAGE / file).read_text(encoding="utf-8")
 
 
 def data(scenes: Sequence[Scene]) -> dict:
@@ -245,12 +248,15 @@ def _figures(scene: Scene) -> str:
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
-    cells = lambda row, tag: "".join(f"<{tag}>{escape(c)}</{tag}>" for c in row)
     return (
-        f'<div class="wide"><table class="data"><thead><tr>{cells(head, "th")}</tr></thead><tbody>'
-        + "".join(f"<tr>{cells(r, 'td')}</tr>" for r in body)
+        f'<div class="wide"><table class="data"><thead>{_table_row(head, "th")}</thead><tbody>'
+        + "".join(_table_row(row, "td") for row in body)
         + "</tbody></table></div>"
     )
+
+
+def _table_row(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def _ranks(scene: Scene) -> str:

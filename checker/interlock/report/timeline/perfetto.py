@@ -120,14 +120,18 @@ def _flows(scene: Scene) -> Iterator[dict]:
 def _counters(scene: Scene) -> Iterator[dict]:
     name, key = ("memory", "bytes") if scene.in_bytes else ("in flight", "microbatches")
     for r, track in enumerate(scene.tracks):
-        if track.limit is not None:
-            name_of = f"{name} (capacity {show_bytes(track.limit)})"
-        else:
-            name_of = name
+        capacity = "" if track.limit is None else f" (capacity {show_bytes(track.limit)})"
         before = None
         for t, v in zip(track.time.tolist(), track.value.tolist()):
             if v != before:
-                yield {"ph": "C", "name": name_of, "pid": r, "tid": 0, "ts": _us(t), "args": {key: int(v)}}
+                yield {
+                    "ph": "C",
+                    "name": name + capacity,
+                    "pid": r,
+                    "tid": 0,
+                    "ts": _us(t),
+                    "args": {key: int(v)},
+                }
                 before = v
 
 

@@ -1,7 +1,9 @@
-"""Renderers of what was checked, one module a format; outcome.py says what counts and which exit code follows. Spec: verdicts.md.
+"""Renderers of what was checked, one module a format; outcome.py says what counts and which exit code
+follows. Spec: verdicts.md.
 
-Every renderer is a function `render(checked, sources_of, *, unread=(), paths=(), internal=False) -> str`: `sources_of(path)` gives the
-sources of a file, `paths` the files in the order they were checked. Those for people take `color`, `width`, `verbose` and `box` besides.
+Every renderer is a function `render(checked, sources_of, *, unread=(), paths=(), internal=False) -> str`:
+`sources_of(path)` gives the sources of a file, `paths` the files in the order they were checked. Those for
+people take `color`, `width`, `verbose` and `box` besides.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ def is_human_readable(format: str) -> bool:
 def render(
     format: str, checked, sources_of, *, unread=(), paths=(), internal: bool = False, **terminal
 ) -> str:
-    """The report in one of FORMATS. `terminal`: color, width, verbose, box, for the formats that people read."""
+    """The report in one of FORMATS.
+
+    `terminal`: color, width, verbose, box, for the formats that people read.
+    """
     module = import_module(f".{FORMATS[format]}", __name__)
     return module.render(
         checked,

@@ -1,4 +1,6 @@
-"""A line for each finding, as compilers and editors have them; then the verdict of each schedule, and the counts."""
+"""A line for each finding, as compilers and editors have them; then the verdict of each schedule, and the
+counts.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ from collections.abc import Sequence
 from interlock.check.verdict import CaseResult
 from interlock.report.items import Item, SourcesOf, items
 from interlock.report.outcome import Unread, summary
-from interlock.report.style import Paint, join_words, safe
+from interlock.report.style import Paint, safe
 from interlock.report.text import verdict_line
+from interlock.text.phrases import join_all
 
 
 def render(
@@ -27,7 +30,7 @@ def render(
     paint = Paint(color)
     out = [line(item, paint) for item in items(checked, sources_of, unread, paths)]
     out += [
-        f"{safe(u.path)}: refused as expected: {join_words(sorted({d.code for d in u.findings}))}"
+        f"{safe(u.path)}: refused as expected: {join_all(sorted({d.code for d in u.findings}))}"
         for u in unread
         if u.as_expected
     ]

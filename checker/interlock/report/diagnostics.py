@@ -21,7 +21,9 @@ MOST_STORY = 16  # sentences of a walk that are printed
 def locate(
     finding: Finding, program: Program | None, at: int = -1, width: int = 0, detail: tuple[str, ...] = ()
 ) -> Finding:
-    """The finding with spans of the sources in place of rows. Operations without one (inserted transfers) are named with rank and number instead.
+    """The finding with spans of the sources in place of rows.
+
+    Operations without one (inserted transfers) are named with rank and number instead.
 
     `at`, `width`: the place of the schedule, for a finding without any. `detail`: further lines of note.
     """

@@ -1,4 +1,6 @@
-"""The rule behind a code, as text for a terminal: the sections `## IL402 · R-COM-3 · no deadlock` of the pages in spec/."""
+"""The rule behind a code, as text for a terminal: the sections `## IL402 · R-COM-3 · no deadlock` of the
+pages in spec/.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _HEADING = re.compile(r"## (IL\d{3}) · (?:(.+) · )?(.+)")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, what it shows (`fails`, `warns`, `holds`; "" if it is no example), its text."""
+    """A fenced block: its language, what it shows (`fails`, `warns`, `holds`; "" if it is no example), its
+    text.
+    """
 
     language: str
     shows: str
@@ -28,7 +32,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """One code's section. `parts` are paragraphs and blocks in the order of the page, which is named without its folder."""
+    """One code's section.
+
+    `parts` are paragraphs and blocks in the order of the page, which is named without its folder.
+    """
 
     code: str
     rule: str

@@ -1,7 +1,7 @@
 """GitHub's workflow commands, which it shows as annotations at the lines of a change.
 
-Source: "Workflow commands for GitHub Actions" (syntax) and actions/toolkit, packages/core (escapes); of one step GitHub keeps ten errors
-and ten warnings. A place of several lines has no columns: GitHub refuses them.
+Source: "Workflow commands for GitHub Actions" (syntax) and actions/toolkit, packages/core (escapes); of one
+step GitHub keeps ten errors and ten warnings. A place of several lines has no columns: GitHub refuses them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from interlock.check.verdict import CaseResult
 from interlock.report.items import Item, SourcesOf, items
 from interlock.report.outcome import Unread, summary
-from interlock.report.style import count, join_words, safe
+from interlock.report.style import count, safe
 from interlock.report.uri import relative
+from interlock.text.phrases import join_all
 
 MOST = 10  # annotations of a level that GitHub keeps of one step
 
@@ -25,7 +26,9 @@ def render(
     paths: Sequence[str] = (),
     internal: bool = False,
 ) -> str:
-    """The first MOST errors and warnings, a notice that counts the rest, and the counts of the run as a line that is no command."""
+    """The first MOST errors and warnings, a notice that counts the rest, and the counts of the run as a
+    line that is no command.
+    """
     out, left = [], {"error": 0, "warning": 0}
     kept = dict(left)
     for item in items(checked, sources_of, unread, paths):
@@ -37,7 +40,7 @@ def render(
     if internal:
         out.insert(0, "::error title=Interlock (IL902)::internal error: not every file has a verdict")
     if any(left.values()):
-        rest = join_words([count(n, f"more {level}") for level, n in left.items() if n])
+        rest = join_all([count(n, f"more {level}") for level, n in left.items() if n])
         out.append(
             f"::notice title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"
         )

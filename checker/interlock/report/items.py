@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from interlock.check.verdict import Answer, CaseResult, Expectation, Verdict
 from interlock.report import diagnostics
 from interlock.report.outcome import MergedFinding, Unread, concerns, is_expected, merge_findings
-from interlock.report.style import join_words
 from interlock.text.codes import rule_of
 from interlock.text.finding import Finding, Mark, Severity
+from interlock.text.phrases import join_all
 from interlock.text.source import Sources, Span
 
 SourcesOf = Callable[[str], Sources | None]
@@ -22,7 +22,9 @@ UNDECIDED, VACUOUS, UNMET = "IL903", "IL904", "IL905"
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a file, as people count: lines and columns (in characters) from 1; `end_column` is the first one after. `text`: its line."""
+    """A place in a file, as people count: lines and columns (in characters) from 1; `end_column` is the
+    first one after. `text`: its line.
+    """
 
     file: str
     line: int
@@ -40,7 +42,9 @@ class Position:
 
 @dataclass(frozen=True)
 class Item:
-    """`at` lies in the file checked, or in one it uses; `others` are the further places. `schedule` and `models` are empty for input errors.
+    """`at` lies in the file checked, or in one it uses; `others` are the further places.
+
+    `schedule` and `models` are empty for input errors.
 
     `level`: error or warning. `finding`: what was found, for what is more than a diagnostic.
     """
@@ -76,7 +80,9 @@ class Item:
 def group_by_file(
     checked: Sequence[CaseResult], unread: Sequence[Unread], paths: Sequence[str]
 ) -> Iterator[tuple[str, list[Unread], list[CaseResult]]]:
-    """The files in the order they were checked, each with what kept it from being read and with its schedules."""
+    """The files in the order they were checked, each with what kept it from being read and with its
+    schedules.
+    """
     found: dict[str, tuple[list[Unread], list[CaseResult]]] = {path: ([], []) for path in paths}
     for which, things in enumerate((unread, checked)):
         for thing in things:
@@ -90,7 +96,9 @@ def items(
     unread: Sequence[Unread] = (),
     paths: Sequence[str] = (),
 ) -> Iterator[Item]:
-    """Of each file its input errors, then schedule by schedule: expectations not met, verdicts that say nothing, warnings, findings."""
+    """Of each file its input errors, then schedule by schedule: expectations not met, verdicts that say
+    nothing, warnings, findings.
+    """
     for path, refused, schedules in group_by_file(checked, unread, paths):
         sources = sources_of(path)
         for d in (d for u in refused if not u.as_expected for d in u.findings if not d.known):
@@ -119,7 +127,9 @@ def _schedule_items(c: CaseResult, sources: Sources | None) -> Iterator[Item]:
 
 
 def verdicts(c: CaseResult) -> Iterator[tuple[tuple[str, ...], Finding]]:
-    """The models whose verdict is unknown, or vacuous where nothing expects it, by reason; each with a warning that says so."""
+    """The models whose verdict is unknown, or vacuous where nothing expects it, by reason; each with a
+    warning that says so.
+    """
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers or (Answer("", reason="no communication model was asked"),):
         if a.verdict is Verdict.UNKNOWN or a.verdict is Verdict.VACUOUS and not is_expected(c, a):
@@ -128,9 +138,7 @@ def verdicts(c: CaseResult) -> Iterator[tuple[tuple[str, ...], Finding]]:
             ).append(a)
     for (verdict, target, reason, asked), answers in groups.items():
         models = tuple(a.model for a in answers if a.model)
-        about = (
-            "" if not models else f" for {join_words(models)}" if target else f" under {join_words(models)}"
-        )
+        about = "" if not models else f" for {join_all(models)}" if target else f" under {join_all(models)}"
         code = VACUOUS if verdict is Verdict.VACUOUS else "IL901" if asked else UNDECIDED
         yield (
             models,
@@ -144,7 +152,9 @@ def verdicts(c: CaseResult) -> Iterator[tuple[tuple[str, ...], Finding]]:
 
 
 def findings(c: CaseResult) -> list[MergedFinding]:
-    """Each error and warning once, errors first; not known ones, and of a verdict that is invalid as expected only what the configuration raised."""
+    """Each error and warning once, errors first; not known ones, and of a verdict that is invalid as
+    expected only what the configuration raised.
+    """
     loose = tuple(
         replace(a, findings=tuple(f for f in a.findings if f.raised))
         if a.verdict is Verdict.INVALID and is_expected(c, a)
@@ -160,14 +170,16 @@ def findings(c: CaseResult) -> list[MergedFinding]:
 
 
 def name_models(s: MergedFinding, c: CaseResult) -> Finding:
-    """A finding with the models it holds under: all of them for a deadlock, else those that differ from the rest."""
+    """A finding with the models it holds under: all of them for a deadlock, else those that differ from the
+    rest.
+    """
     f, detail = s.finding, ()
     if f.code == "IL402" and f.data.get("cause"):
-        f = replace(f, message=f"deadlock under {join_words(f'`{m}`' for m in s.models)}: {f.data['cause']}")
+        f = replace(f, message=f"deadlock under {join_all(f'`{m}`' for m in s.models)}: {f.data['cause']}")
     elif s.answer.target:
-        detail = (f"for the target{'s' * (len(s.models) > 1)} {join_words(s.models)}",)
+        detail = (f"for the target{'s' * (len(s.models) > 1)} {join_all(s.models)}",)
     elif len(s.models) < sum(not a.target for a in c.answers) and f.code != "IL307":
-        detail = (f"only under {join_words(f'`{m}`' for m in s.models)}",)
+        detail = (f"only under {join_all(f'`{m}`' for m in s.models)}",)
     return diagnostics.locate(f, s.program, c.at, c.width, detail)
 
 
@@ -193,7 +205,7 @@ def explain_unmet(c: CaseResult, e: Expectation) -> str:
     if e.verdict is Verdict.UNKNOWN and set(found) == {"unknown"}:
         return "expected unknown, found unknown: an unknown never passes"
     one = len(found) == 1
-    return f"expected {show_expectation(e)}, found " + join_words(
+    return f"expected {show_expectation(e)}, found " + join_all(
         v if one else f"{v} under {', '.join(models)}" for v, models in found.items()
     )
 
@@ -228,7 +240,10 @@ def _item(
 
 
 def find_position(sources: Sources | None, span: Span, label: str = "") -> Position | None:
-    """Where a span lies; None for a place in no source. It has at least one character, unless its line has none."""
+    """Where a span lies; None for a place in no source.
+
+    It has at least one character, unless its line has none.
+    """
     source = sources.of(span.at) if sources is not None else None
     if source is None:
         return None

@@ -29,9 +29,11 @@ def render(
     paths: Sequence[str] = (),
     internal: bool = False,
 ) -> str:
-    """Lines and columns count from 1, columns in characters, `end_column` is the first one after; operations count from 1 along their rank.
+    """Lines and columns count from 1, columns in characters, `end_column` is the first one after;
+    operations count from 1 along their rank.
 
-    `files` are in the order they were checked; those that could not be read have `errors` and no schedules. Schema: spec/report.schema.json.
+    `files` are in the order they were checked; those that could not be read have `errors` and no schedules.
+    Schema: spec/report.schema.json.
     """
     of = [
         {

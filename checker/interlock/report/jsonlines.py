@@ -1,4 +1,6 @@
-"""The report for programs that read line by line: an object a line, each complete in itself, with its `kind`. Schema: spec/report.schema.json."""
+"""The report for programs that read line by line: an object a line, each complete in itself, with its
+`kind`. Schema: spec/report.schema.json.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def lines(
     paths: Sequence[str] = (),
     internal: bool = False,
 ) -> Iterator[dict]:
-    """`run`; of each file its `error`s, or of each schedule `warning`, `answer` and its `finding`s, `expectation`, `schedule`; at last `summary`."""
+    """`run`; of each file its `error`s, or of each schedule `warning`, `answer` and its `finding`s,
+    `expectation`, `schedule`; at last `summary`.
+    """
     yield {"kind": "run", "format": FORMAT, "interlock": __version__}
     number = 0
     for number, (path, refused, schedules) in enumerate(group_by_file(checked, unread, paths), 1):

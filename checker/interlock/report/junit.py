@@ -1,4 +1,6 @@
-"""JUnit XML as CI systems read it: a suite for each file, a case for each schedule and model. Of Jenkins' junit-10.xsd, what all of them know.
+"""JUnit XML as CI systems read it: a suite for each file, a case for each schedule and model.
+
+Of Jenkins' junit-10.xsd, what all of them know.
 
 What is unknown or vacuous is an `error`, never `skipped`: gates let skipped cases pass.
 """
@@ -23,7 +25,10 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Case:
-    """`kind`: failure or error, "" if it passes. `type`: a code, or the verdict. `text`: the report, `out`: what else there is to know."""
+    """`kind`: failure or error, "" if it passes.
+
+    `type`: a code, or the verdict. `text`: the report, `out`: what else there is to know.
+    """
 
     name: str
     kind: str = ""
@@ -78,7 +83,9 @@ def _input_cases(u: Unread, sources: Sources | None) -> Iterator[Case]:
 
 
 def _schedule_cases(c: CaseResult, sources: Sources | None) -> Iterator[Case]:
-    """One for each answer; one for each expectation that is not met, and for each warning of the text that the configuration raised."""
+    """One for each answer; one for each expectation that is not met, and for each warning of the text that
+    the configuration raised.
+    """
     seconds = c.seconds / max(len(c.answers), 1)
     for a in c.answers:
         yield _answer_case(c, a, sources, seconds)
@@ -99,7 +106,9 @@ def _schedule_cases(c: CaseResult, sources: Sources | None) -> Iterator[Case]:
 
 
 def _answer_case(c: CaseResult, a: Answer, sources: Sources | None, seconds: float) -> Case:
-    """It fails by what the verdict does not excuse: errors neither expected nor known, and what the configuration raised."""
+    """It fails by what the verdict does not excuse: errors neither expected nor known, and what the
+    configuration raised.
+    """
     name = f"{c.name} for the target {a.model}" if a.target else f"{c.name} under {a.model}"
     hoped = is_expected(c, a)
     failing = [f for f in a.findings if f.is_error and not f.known and (f.raised or not hoped)]
@@ -178,7 +187,9 @@ def _case(path: str, case: Case) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """XML has no way to write most control characters, nor half a pair of surrogates: they are shown as escapes."""
+    """XML has no way to write most control characters, nor half a pair of surrogates: they are shown as
+    escapes.
+    """
     return "\n".join(escape(safe(line)) for line in text.split("\n"))
 
 

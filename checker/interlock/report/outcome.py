@@ -27,7 +27,10 @@ FAILING = {"invalid": 1, "not as expected": 1, "not allowed": 1, "vacuous": 3, "
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that could not be checked: the findings of its InputError. `as_expected`: its header comment asks for them."""
+    """A file that could not be checked: the findings of its InputError.
+
+    `as_expected`: its header comment asks for them.
+    """
 
     path: str
     findings: tuple[Finding, ...]
@@ -39,7 +42,10 @@ def concerns(expectation: Expectation, answer: Answer) -> bool:
 
 
 def is_expected(checked: CaseResult, answer: Answer) -> bool:
-    """Whether an expectation that was met names this verdict under this model. An unknown is never expected."""
+    """Whether an expectation that was met names this verdict under this model.
+
+    An unknown is never expected.
+    """
     return answer.verdict is not Verdict.UNKNOWN and any(
         e.met and e.verdict is answer.verdict and concerns(e, answer) for e in checked.expectations
     )
@@ -54,7 +60,9 @@ def raised_codes(checked: CaseResult) -> list[str]:
 
 
 def outcome(checked: CaseResult) -> str:
-    """One of OUTCOMES: the first that holds of not as expected, invalid, unknown, vacuous, and of those that pass."""
+    """One of OUTCOMES: the first that holds of not as expected, invalid, unknown, vacuous, and of those
+    that pass.
+    """
     if any(not e.met and e.verdict is not Verdict.UNKNOWN for e in checked.expectations):
         return "not as expected"
     loose = {a.verdict for a in checked.answers if not is_expected(checked, a)}
@@ -73,7 +81,9 @@ def outcome(checked: CaseResult) -> str:
 
 
 def exit_code(checked: Sequence[CaseResult], unread: Sequence[Unread] = (), internal: bool = False) -> int:
-    """The first that applies of 101, 2, 1, 3; 0 only if something was checked (or refused as expected) and all of it passed, or is known."""
+    """The first that applies of 101, 2, 1, 3; 0 only if something was checked (or refused as expected) and
+    all of it passed, or is known.
+    """
     if internal:
         return 101
     if any(not u.as_expected for u in unread) or not (checked or unread):
@@ -106,7 +116,9 @@ def summary(checked: Sequence[CaseResult], unread: Sequence[Unread] = ()) -> str
 
 @dataclass(frozen=True)
 class MergedFinding:
-    """A finding with the models it holds under, or the targets that ask for it, and the first answer that has it."""
+    """A finding with the models it holds under, or the targets that ask for it, and the first answer that
+    has it.
+    """
 
     finding: Finding
     answer: Answer
@@ -118,7 +130,11 @@ class MergedFinding:
 
 
 def merge_findings(checked: CaseResult, *, every: bool = False) -> list[MergedFinding]:
-    """Each finding once. A deadlock under one model is one under every stronger model too: only the weakest one's is told, unless `every`."""
+    """Each finding once.
+
+    A deadlock under one model is one under every stronger model too: only the weakest one's is told, unless
+    `every`.
+    """
     merged: dict[tuple, tuple[Finding, Answer, list[str]]] = {}
     strength = {m: i for i, m in enumerate(MODELS)}
     for answer in sorted(checked.answers, key=lambda a: strength.get(a.model, len(strength))):

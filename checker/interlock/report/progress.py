@@ -11,7 +11,10 @@ WAIT, EVERY = 1.0, 0.1  # seconds until the line appears, and between two drawin
 
 
 class Progress:
-    """`with Progress(total, "checking") as p: ...; p.step("vlm.sched")`. Draws nothing on what is no terminal; the line is gone at the end, also after Ctrl-C."""
+    """`with Progress(total, "checking") as p: ...; p.step("vlm.sched")`.
+
+    Draws nothing on what is no terminal; the line is gone at the end, also after Ctrl-C.
+    """
 
     def __init__(self, total: int, label: str, stream=None, clock=time.monotonic):
         self.total, self.label, self.done = total, label, 0

@@ -1,4 +1,5 @@
-"""SARIF 2.1.0 as GitHub's code scanning reads it: results are findings only, a wait cycle has a thread flow for each rank.
+"""SARIF 2.1.0 as GitHub's code scanning reads it: results are findings only, a wait cycle has a thread flow
+for each rank.
 
 Source: OASIS SARIF 2.1.0, and "SARIF support for code scanning" for what GitHub uses of it and its limits.
 """
@@ -56,7 +57,9 @@ def render(
 
 
 class _Result:
-    """An item with its fingerprint, which needs the items before it: how often the same line has the same code."""
+    """An item with its fingerprint, which needs the items before it: how often the same line has the same
+    code.
+    """
 
     def __init__(self, item: Item, seen: Counter):
         self.item = item

@@ -34,7 +34,10 @@ class _Drawn:
 
 
 def lines_of(text: str, places: list[Place], width: int, paint: Paint, role: str) -> Iterator[str]:
-    """The line and what stands below it, without the gutter. `width`: columns there are for it; `role` colours primary places."""
+    """The line and what stands below it, without the gutter.
+
+    `width`: columns there are for it; `role` colours primary places.
+    """
     shown, drawn = _display(
         text.rstrip("\r\n"), sorted(places, key=lambda p: (p.first, p.last, not p.primary)), width
     )
@@ -122,7 +125,9 @@ def _boundary(text: str, at: int, limit: int, step: int) -> int:
 
 
 def _below(drawn: list[_Drawn], width: int, mark) -> Iterator[str]:
-    """The line of carets, the last label beside it if there is room, and the others below it, from right to left."""
+    """The line of carets, the last label beside it if there is room, and the others below it, from right to
+    left.
+    """
     last, end = drawn[-1], max(p.last for p in drawn)
     covered = any((p.first, p.last) != (last.first, last.last) and p.last > last.first for p in drawn)
     beside = (

@@ -1,4 +1,7 @@
-"""What may be printed, and in which colour. Colours never carry meaning alone, and are told apart by the colour-blind."""
+"""What may be printed, and in which colour.
+
+Colours never carry meaning alone, and are told apart by the colour-blind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ _OPERATION = re.compile(
 
 
 def use_color(stream=None) -> bool:
-    """Whether to colour what goes to a stream: NO_COLOR, then FORCE_COLOR (0: no), else a terminal that is not `dumb`."""
+    """Whether to colour what goes to a stream: NO_COLOR, then FORCE_COLOR (0: no), else a terminal that is
+    not `dumb`.
+    """
     stream = sys.stdout if stream is None else stream
     if os.environ.get("NO_COLOR"):
         return False
@@ -79,7 +84,9 @@ class Paint:
 
 
 def safe(text: str) -> str:
-    """A text that cannot move the cursor, change colours or turn the direction of writing: such characters as escapes."""
+    """A text that cannot move the cursor, change colours or turn the direction of writing: such characters
+    as escapes.
+    """
     return text if text.isascii() and text.isprintable() else "".join(_shown(c) for c in text)
 
 
@@ -105,9 +112,3 @@ def display_width(text: str) -> int:
 
 def count(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
-
-
-def join_words(words, last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    words = list(words)
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else ""

@@ -1,4 +1,6 @@
-"""The report for people: a line for each schedule, its diagnostics, the picture of a deadlock, and a last line with the counts."""
+"""The report for people: a line for each schedule, its diagnostics, the picture of a deadlock, and a last
+line with the counts.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ from interlock.report.outcome import (
     raised_codes,
     summary,
 )
-from interlock.report.style import Paint, count, join_words, safe
+from interlock.report.style import Paint, count, safe
 from interlock.text.finding import Severity
+from interlock.text.phrases import join_all
 from interlock.text.source import Sources
 from interlock.witness.lines import picture
 
@@ -37,7 +40,9 @@ def render(
     verbose: bool = False,
     box: bool = False,
 ) -> str:
-    """`sources_of(path)`: the sources of a file. `unread`: files with input errors, told first. `box`: box-drawing characters may be used.
+    """`sources_of(path)`: the sources of a file.
+
+    `unread`: files with input errors, told first. `box`: box-drawing characters may be used.
 
     What is invalid as expected is told in one line, unless it is all there is or `verbose`.
     """
@@ -48,7 +53,7 @@ def render(
         if file.as_expected:
             blocks.append(
                 [
-                    f"{safe(file.path)}: refused as expected: {join_words(sorted({d.code for d in file.findings}))}"
+                    f"{safe(file.path)}: refused as expected: {join_all(sorted({d.code for d in file.findings}))}"
                 ]
             )
         for d in () if file.as_expected and not (alone or verbose) else file.findings:
@@ -99,7 +104,7 @@ def _schedule(
         elif verbose:
             yield f"  as expected: {show_expectation(e)}"
     if codes := raised_codes(c):
-        yield f"{paint('error', 'error')}: not allowed by the configuration: {join_words(codes)}"
+        yield f"{paint('error', 'error')}: not allowed by the configuration: {join_all(codes)}"
     if verbose:
         yield from (safe(f"  waived: {w.code} because {w.reason}") for w in c.waived)
         yield from _figures(c)
@@ -115,7 +120,9 @@ def _schedule(
 
 
 def verdict_line(c: CaseResult, paint: Paint) -> str:
-    """`vlm.sched: vlm: valid under pair (certificate checked by the kernel)`, the models of one verdict together."""
+    """`vlm.sched: vlm: valid under pair (certificate checked by the kernel)`, the models of one verdict
+    together.
+    """
     groups: dict[tuple, list[Answer]] = {}
     for a in c.answers:
         certified = a.verdict is Verdict.VALID and bool(a.claims)
@@ -134,7 +141,7 @@ def verdict_line(c: CaseResult, paint: Paint) -> str:
 
 
 def _name_targets(targets: Sequence[str]) -> str:
-    return f"for the target{'s' * (len(targets) > 1)} {join_words(targets)}"
+    return f"for the target{'s' * (len(targets) > 1)} {join_all(targets)}"
 
 
 def _indent(text: str, width: int) -> list[str]:

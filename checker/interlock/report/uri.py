@@ -1,4 +1,6 @@
-"""Paths as other programs want them: relative to the folder Interlock runs in, with forward slashes, as URIs where asked."""
+"""Paths as other programs want them: relative to the folder Interlock runs in, with forward slashes, as
+URIs where asked.
+"""
 
 from __future__ import annotations
 

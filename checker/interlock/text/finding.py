@@ -1,4 +1,6 @@
-"""What is wrong with a text or a program: a code, the places concerned, a sentence in the field's words, and a repair."""
+"""What is wrong with a text or a program: a code, the places concerned, a sentence in the field's words,
+and a repair.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Mark:
-    """A place, with what to say at it: a row of the program (rules), or a span of the sources (input, reports)."""
+    """A place, with what to say at it: a row of the program (rules), or a span of the sources (input,
+    reports).
+    """
 
     place: int | Span
     label: str = ""
@@ -42,11 +46,13 @@ class Mark:
 
 @dataclass(frozen=True)
 class Finding:
-    """`code` and `rule` as in spec/; `marks[0]` is the primary place (none: the whole program or file); `help` the change to make.
+    """`code` and `rule` as in spec/; `marks[0]` is the primary place (none: the whole program or file);
+    `help` the change to make.
 
-    `rank`: something is missing (or too much) on that rank, and the marks are only where that shows. `walk`: the closed walk of
-    waits of a cycle, as in spec/certificates.md. `data`: figures for machines. `raised`: an error because the configuration says
-    so, no error of a rule. `known`: in the baseline (spec/gate.md). `detail`: further lines as they stand.
+    `rank`: something is missing (or too much) on that rank, and the marks are only where that shows.
+    `walk`: the closed walk of waits of a cycle, as in spec/certificates.md. `data`: figures for machines.
+    `raised`: an error because the configuration says so, no error of a rule. `known`: in the baseline
+    (spec/gate.md). `detail`: further lines as they stand.
     """
 
     code: str

@@ -23,13 +23,17 @@ def list_names(known: Iterable[str]) -> str:
     return ", ".join(f"`{k}`" for k in sorted(known)) or "none"
 
 
-def join_words(items: Iterable[object], last: str = "and", limit: int = 8) -> str:
-    """`0, 1 and 2`; of more than `limit` the first ones and how many more there are."""
+def join_all(items: Iterable[object], last: str = "and") -> str:
+    """`0, 1 and 2`."""
     words = [str(i) for i in items]
     if not words:
         return "none"
-    if len(words) == 1:
-        return words[0]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def join_words(items: Iterable[object], last: str = "and", limit: int = 8) -> str:
+    """As `join_all`, but of more than `limit` the first ones and how many more there are."""
+    words = [str(i) for i in items]
     if len(words) > limit:
         return f"{', '.join(words[:limit])} and {len(words) - limit} more"
-    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+    return join_all(words, last)

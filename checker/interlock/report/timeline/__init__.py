@@ -1,1 +1,3 @@
-"""Pictures of a run: one renderer a format (terminal, html, svg, perfetto), all from the same Scene (layout)."""
+"""Pictures of a run: one renderer a format (terminal, html, svg, perfetto), all from the same Scene
+(layout).
+"""

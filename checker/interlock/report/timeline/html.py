@@ -209,7 +209,9 @@ def _layers(program, stage: int) -> str:
 
 
 def _places(scene: Scene) -> tuple[np.ndarray, list, list]:
-    """Where each operation is written: a number of `spans` (line, column, width), whose line is a number of `texts` (file, number, text)."""
+    """Where each operation is written: a number of `spans` (line, column, width), whose line is a number of
+    `texts` (file, number, text).
+    """
     o = scene.program.order
     place = np.full(len(o), -1, dtype=np.int64)
     if scene.sources is None or not len(o):

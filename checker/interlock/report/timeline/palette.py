@@ -1,4 +1,6 @@
-"""Colours that the colour-blind tell apart (Okabe and Ito), a light and a dark one of one hue for each region."""
+"""Colours that the colour-blind tell apart (Okabe and Ito), a light and a dark one of one hue for each
+region.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def ink(fill: str) -> str:
 
 
 def fills(region: int, whole: bool = True) -> dict[str, str]:
-    """F light, B dark, I between (or dark where no backward is `whole`); W the tint that dark lines are drawn on (`line`)."""
+    """F light, B dark, I between (or dark where no backward is `whole`); W the tint that dark lines are
+    drawn on (`line`).
+    """
     light, dark = REGIONS[region % len(REGIONS)]
     return {
         "F": light,

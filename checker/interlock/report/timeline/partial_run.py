@@ -12,7 +12,10 @@ from interlock.timing.timeline import Timeline
 
 
 def run_partially(program: Program, model: str, durations: np.ndarray) -> Timeline:
-    """Every row at its earliest; `durations`: ns of each row. Rows on a cycle of waits, and all behind it, have no time (-1)."""
+    """Every row at its earliest; `durations`: ns of each row.
+
+    Rows on a cycle of waits, and all behind it, have no time (-1).
+    """
     facts = Facts(program)
     waits = wait_graph(facts, Transfers(facts), model)
     node = waits.node[: facts.n]

@@ -1,4 +1,6 @@
-"""A run as a Chrome JSON trace for Perfetto: a process for each rank, threads for compute and transfers, counters for memory."""
+"""A run as a Chrome JSON trace for Perfetto: a process for each rank, threads for compute and transfers,
+counters for memory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ LANES = ("receives", "sends")
 
 
 def render(scene: Scene) -> str:
-    """JSON, one event a line. Times are in microseconds, with the nanoseconds behind the point (of a run in units, a unit is a microsecond)."""
+    """JSON, one event a line.
+
+    Times are in microseconds, with the nanoseconds behind the point (of a run in units, a unit is a
+    microsecond).
+    """
     events = ",\n".join(json.dumps(e, separators=(",", ":"), ensure_ascii=True) for e in _events(scene))
     said = {
         "schedule": scene.name,

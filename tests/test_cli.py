@@ -539,7 +539,7 @@ def test_what_is_accepted_after_tampering_is_still_true(name, pytestconfig):
             checked += 1
             if accepted(changed):
                 kept += 1
-                run = judges.machine(changed["program"], model)
+                run = judges.judge_by_executor(changed["program"], model)
                 assert run is True, (path, value + by)
     assert checked > 40 and kept < 0.5 * checked, (
         kept,

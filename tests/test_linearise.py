@@ -7,7 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from agreement.generate import mutation, schedule
+from agreement.generate import make_schedule
+from agreement.mutants import mutate
 from interlock.algebra.standard import elaborate_text
 from interlock.program import linearise
 from interlock.program.facts import Facts
@@ -29,8 +30,8 @@ def test_random_orders_and_where_they_stop(monkeypatch, request):
     stops = 0
     for seed in range(2000 if request.config.getoption("--thorough") else 200):
         rng = Random(seed)
-        program = schedule(rng)
-        for p in (program, mutation(program, rng)[0]):
+        program = make_schedule(rng)
+        for p in (program, mutate(program, rng)[0]):
             if p.inserted:
                 walk, wave = both(p, monkeypatch)
                 assert equal(walk, wave), seed

@@ -1,8 +1,9 @@
-"""Writes the SMT-LIB files of this folder: the lemmas of the algebra that quantifier-free and inductive queries carry.
+"""Writes the SMT-LIB files of this folder: lemmas that quantifier-free or inductive queries carry.
 
     python proofs/smt/generate.py        rewrites them; a test compares
 
-Each file is a theorem (spec/smt.md) in parts. A part assumes what it says, asserts the negation of its goal, and is unsat.
+Each file is a theorem (spec/smt.md) in lemmas. A lemma assumes its lines, asserts the negation of its goal,
+and is unsat.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ REGIONS = 12
 
 
 @dataclass(frozen=True)
-class Part:
+class Lemma:
     title: str
     lines: tuple[str, ...]
     goal: str
@@ -29,10 +30,10 @@ class File:
     statement: str
     logic: str
     lines: tuple[str, ...]
-    parts: tuple[Part, ...]
+    lemmas: tuple[Lemma, ...]
 
 
-def text(file: File, goals: bool = True) -> str:
+def write_text(file: File, goals: bool = True) -> str:
     """`goals`: without them each part asks whether what it assumes can hold at all."""
     out = [
         f"; {file.theorem}",
@@ -42,28 +43,34 @@ def text(file: File, goals: bool = True) -> str:
         f"(set-logic {file.logic})",
         *file.lines,
     ]
-    for part in file.parts:
+    for part in file.lemmas:
         out += ["", *(f"; {line}" for line in part.title.splitlines()), "(push 1)", *part.lines]
         out += [f"(assert (not {part.goal}))"] if goals else []
         out += ["(check-sat)", "(pop 1)"]
     return "\n".join(out) + "\n"
 
 
-def either(terms: Iterable[str]) -> str:
+def disjoin(terms: Iterable[str]) -> str:
     terms = list(terms)
     return terms[0] if len(terms) == 1 else f"(or {' '.join(terms)})" if terms else "false"
 
 
-def every(terms: Iterable[str]) -> str:
+def conjoin(terms: Iterable[str]) -> str:
     terms = list(terms)
     return terms[0] if len(terms) == 1 else f"(and {' '.join(terms)})" if terms else "true"
+
+
+def make_lemma(title: str, *lines_and_goal: str) -> Lemma:
+    """The goal is the last."""
+    *lines, goal = lines_and_goal
+    return Lemma(title, tuple(lines), goal)
 
 
 def define(name: str, term: str, sort: str = "Bool") -> str:
     return f"(define-fun {name} () {sort} {term})"
 
 
-def footprint() -> File:
+def state_footprint() -> File:
     """Regions 1..12 of two layers each, a and b, of which a microbatch may lack either."""
     lines, parts = [define("wanted.0", "false")], []
     layers: list[str] = []  # present and trained, along the chain
@@ -83,9 +90,12 @@ def footprint() -> File:
             layers.append(f"weight.{s}{x}")
         first, second = f"weight.{s}a", f"weight.{s}b"
         lines += [define(f"on_path.{s}", f"(or present.{s}a present.{s}b)")]
-        lines += [define(f"cross.{s}", either(before)), define(f"back.{s}", either([*before, first, second]))]
         lines += [
-            define(f"iwork.{s}", f"(ite present.{s}b {either([*before, first])} {either(before)})"),
+            define(f"cross.{s}", disjoin(before)),
+            define(f"back.{s}", disjoin([*before, first, second])),
+        ]
+        lines += [
+            define(f"iwork.{s}", f"(ite present.{s}b {disjoin([*before, first])} {disjoin(before)})"),
             define(f"wwork.{s}", f"(or {first} {second})"),
         ]
         works = f"(or input.{s}a weight.{s}a input.{s}b weight.{s}b)"
@@ -97,21 +107,24 @@ def footprint() -> File:
             f"(=> {second} wanted.{s})",
         ]
         ends = [
-            f"(=> {every([f'on_path.{r}', *(f'(not on_path.{q})' for q in range(r + 1, s))])} (= back.{r} cross.{s}))"
+            f"(=> {conjoin([f'on_path.{r}', *(f'(not on_path.{q})' for q in range(r + 1, s))])} (= back.{r} "
+            f"cross.{s}))"
             for r in range(1, s)
         ]
-        lines += [define(f"agrees.{s}", f"(=> on_path.{s} {every([*same, *ends])})")]
-        parts.append(Part(f"{s} region{'s' * (s > 1)}", (), every(f"agrees.{i}" for i in range(1, s + 1))))
+        lines += [define(f"agrees.{s}", f"(=> on_path.{s} {conjoin([*same, *ends])})")]
+        parts.append(Lemma(f"{s} region{'s' * (s > 1)}", (), conjoin(f"agrees.{i}" for i in range(1, s + 1))))
     return File(
         "t3-footprint.smt2",
         "T3, backward footprint: up to 12 regions, all bits, all paths",
         """
-Reverse-mode differentiation of a chain of layers y' = f(y, w): the gradient of a layer's output is wanted iff it is used: by the layer's
-weight half, which runs iff the layer is trained, or by its input half, which runs iff the gradient of its input is wanted. Nobody wants that of
-the data. A layer that the microbatch lacks does nothing. Then for each region on the path, (i) the gradient crosses its left border iff
-a layer before it is trained; (ii) it runs a backward iff a layer at or before its end is, and the input half of its last layer works iff one
-before that layer is; (iii) its weight half works iff it owns a trained layer, and the gradient such a layer needs is wanted. What a region receives, the next one on
-the path sends: recv(s) = back(s) = cross(next) = send(next) (spec/footprint.md).""",
+Reverse-mode differentiation of a chain of layers y' = f(y, w): the gradient of a layer's output is wanted
+iff it is used: by the layer's weight half, which runs iff the layer is trained, or by its input half, which
+runs iff the gradient of its input is wanted. Nobody wants that of the data. A layer that the microbatch
+lacks does nothing. Then for each region on the path, (i) the gradient crosses its left border iff a layer
+before it is trained; (ii) it runs a backward iff a layer at or before its end is, and the input half of its
+last layer works iff one before that layer is; (iii) its weight half works iff it owns a trained layer, and
+the gradient such a layer needs is wanted. What a region receives, the next one on the path sends: recv(s) =
+back(s) = cross(next) = send(next) (spec/footprint.md).""",
         "QF_UF",
         tuple(lines),
         tuple(parts),
@@ -131,7 +144,7 @@ STEP = "(assert (= (wanted (+ n 1)) (or (and (present (+ n 1)) (trained (+ n 1))
 LEMMA = "(assert (forall ((n Int)) (! (=> (<= 0 n) (= (wanted n) (some n))) :pattern ((wanted n)))))"
 
 
-def footprint_any() -> File:
+def state_footprint_of_any_number() -> File:
     stage = (
         "; a stage of the layers a+1..b, one of them, l, present; `last` is the last that is",
         *(f"(declare-const {x} Int)" for x in ("a", "b", "l", "last")),
@@ -141,41 +154,44 @@ def footprint_any() -> File:
     )
     halves = "(exists ((j Int)) (and (< a j) (<= j b) (present j) (or (wanted (- j 1)) (trained j))))"
     parts = (
-        Part(
+        Lemma(
             "wanted(n) = some(n) for every n >= 0, by induction: n = 0", (START,), "(= (wanted 0) (some 0))"
         ),
-        Part(
+        Lemma(
             "from n to n + 1",
             ("(declare-const n Int)", "(assert (<= 0 n))", STEP, "(assert (= (wanted n) (some n)))"),
             "(= (wanted (+ n 1)) (some (+ n 1)))",
         ),
-        Part(
+        Lemma(
             "(i): what crosses the left border is the gradient of the output of layer a",
             stage,
             "(= (wanted a) (some a))",
         ),
-        Part(
+        Lemma(
             "(ii): if a half of a layer of the stage runs, a layer at or before its end is trained",
             (*stage, f"(assert {halves})"),
             "(some b)",
         ),
-        Part(
+        Lemma(
             "(ii): and the reverse, with the trained layer j before the stage or in it",
             (*stage, "(declare-const j Int)", "(assert (and (<= 1 j) (<= j b) (present j) (trained j)))"),
-            "(ite (<= j a) (and (present l) (wanted (- l 1))) (and (< a j) (<= j b) (present j) (trained j)))",
+            "(ite (<= j a) (and (present l) (wanted (- l 1))) (and (< a j) (<= j b) (present j) (trained "
+            "j)))",
         ),
-        Part(
+        Lemma(
             "(ii): the input half of the last layer that is present runs iff a layer before it is trained",
             stage,
             "(= (wanted (- last 1)) (some (- last 1)))",
         ),
-        Part(
-            "(iii): the weight half works iff the stage owns a trained layer, j; the gradient that it needs is wanted, and the stage runs a backward",
+        Lemma(
+            "(iii): the weight half works iff the stage owns a trained layer, j; the gradient that it "
+            "needs is wanted, and the stage runs a backward",
             (*stage, "(declare-const j Int)", "(assert (and (< a j) (<= j b) (present j) (trained j)))"),
             "(and (wanted j) (wanted b))",
         ),
-        Part(
-            "both ends of a border give one answer: recv(s) = back(s) asks the layers up to b, send(next) = cross(next) those up to c, and those between are absent",
+        Lemma(
+            "both ends of a border give one answer: recv(s) = back(s) asks the layers up to b, "
+            "send(next) = cross(next) those up to c, and those between are absent",
             (
                 *stage,
                 "(declare-const c Int)",
@@ -189,15 +205,16 @@ def footprint_any() -> File:
         "t3-footprint-any.smt2",
         "T3, backward footprint: any number of layers and stages",
         """
-As t3-footprint.smt2, by induction over the layers: wanted(0) = false, wanted(n+1) = (present and trained)(n+1) or wanted(n).
-A stage is any interval of layers with one that is present, so this covers every cut and every refinement of it.""",
+As t3-footprint.smt2, by induction over the layers: wanted(0) = false, wanted(n+1) = (present and
+trained)(n+1) or wanted(n). A stage is any interval of layers with one that is present, so this covers every
+cut and every refinement of it.""",
         "UFLIA",
         CHAIN,
         parts,
     )
 
 
-def refinement() -> File:
+def state_refinement() -> File:
     lines, parts = [define("cross.1", "false"), define("slab.1", "false")], []
     slab = "slab.1"
     for s in range(1, REGIONS + 1):
@@ -214,10 +231,10 @@ def refinement() -> File:
             slab = name
         lines += [define(f"recv.{s}", f"(or cross.{s} {' '.join(bits)})")]
         parts.append(
-            Part(
+            Lemma(
                 f"{s} region{'s' * (s > 1)}",
                 (),
-                every(
+                conjoin(
                     [f"(= cross.{i} slab.{i})" for i in range(1, s + 1)]
                     + [f"(= recv.{i} cross.{i + 1})" for i in range(1, s)]
                 ),
@@ -227,22 +244,24 @@ def refinement() -> File:
         "t3-refinement.smt2",
         "T3, T4, refinement: up to 12 regions of three slabs",
         """
-Splitting a region into slabs changes no answer at a seam: the gradient crosses the border between two regions iff it crosses it in the chain
-of their slabs. And recv(s) = send(s+1): the stage that receives asks for a trained layer at or before its end, the one that sends for one before it.""",
+Splitting a region into slabs changes no answer at a seam: the gradient crosses the border between two
+regions iff it crosses it in the chain of their slabs. And recv(s) = send(s+1): the stage that receives asks
+for a trained layer at or before its end, the one that sends for one before it.""",
         "QF_UF",
         tuple(lines),
         tuple(parts),
     )
 
 
-def refinement_any() -> File:
+def state_refinement_of_any_number() -> File:
     common = (
         *CHAIN,
         "; region r are the layers start(r)+1 .. start(r+1)",
         "(declare-fun start (Int) Int)",
         "; the gradient crosses the left border of region r: as seen from regions alone",
         "(declare-fun cross (Int) Bool)",
-        "(define-fun owns ((r Int)) Bool (exists ((j Int)) (and (< (start r) j) (<= j (start (+ r 1))) (present j) (trained j))))",
+        "(define-fun owns ((r Int)) Bool (exists ((j Int)) (and (< (start r) j) (<= j (start (+ r 1))) "
+        "(present j) (trained j))))",
     )
     step = (
         "(declare-const r Int)",
@@ -253,17 +272,17 @@ def refinement_any() -> File:
         "(assert (= (cross r) (wanted (start r))))",
     )
     parts = (
-        Part(
+        Lemma(
             "cross(r) = wanted(start(r)) for every r >= 0, by induction: r = 0",
             (START, "(assert (= (start 0) 0))", "(assert (not (cross 0)))"),
             "(= (cross 0) (wanted (start 0)))",
         ),
-        Part(
+        Lemma(
             "from r to r + 1: if it crosses for regions, it does for layers",
             (*step, "(assert (cross (+ r 1)))"),
             "(some (start (+ r 1)))",
         ),
-        Part(
+        Lemma(
             "and the reverse, with the trained layer j before the region or in it",
             (
                 *step,
@@ -277,19 +296,20 @@ def refinement_any() -> File:
         "t3-refinement-any.smt2",
         "T3, T4, refinement: any number of regions, of any number of slabs or layers",
         """
-As t3-refinement.smt2: cross(0) = false, cross(r+1) = cross(r) or region r owns a trained layer, against the chain of layers.
-The lemma of t3-footprint-any.smt2, wanted(n) = some(n), is assumed.""",
+As t3-refinement.smt2: cross(0) = false, cross(r+1) = cross(r) or region r owns a trained layer, against the
+chain of layers. The lemma of t3-footprint-any.smt2, wanted(n) = some(n), is assumed.""",
         "UFLIA",
         common,
         parts,
     )
 
 
-def invariance() -> File:
+def state_invariance() -> File:
     """One microbatch of a chain of regions, each with a bit."""
     lines, parts = (
         [
-            "; the gradient of a region's output, as reverse-mode differentiation finds it (t3-footprint.smt2)",
+            "; the gradient of a region's output, as reverse-mode differentiation finds it "
+            "(t3-footprint.smt2)",
             define("wanted.0", "false"),
         ],
         [],
@@ -310,10 +330,10 @@ def invariance() -> File:
         ]
         gates = {
             "F": "true",
-            "I": either(trained),
+            "I": disjoin(trained),
             "W": f"trained.{s}",
-            "SEND_B": either(before),
-            "RECV_B": either(trained),
+            "SEND_B": disjoin(before),
+            "RECV_B": disjoin(trained),
             "REDUCE": f"trained.{s}",
         }
         for kind in kinds:
@@ -353,10 +373,11 @@ def invariance() -> File:
         kept = [f"(=> (and has.{a} has.{b}) (< time.{a} time.{b}))" for a, b in waits]
         whole = [f"(=> has.{a} has.{b})" for a, b in needs]
         parts.append(
-            Part(
-                f"{s} region{'s' * (s > 1)}: waits go forward, nothing present needs what is absent, presence is the footprint",
+            Lemma(
+                f"{s} region{'s' * (s > 1)}: waits go forward, nothing present needs what is absent, "
+                "presence is the footprint",
                 ("; the times of a certificate of the fully trained program", *assumed),
-                every(kept + whole + right),
+                conjoin(kept + whole + right),
             )
         )
     order = []
@@ -380,36 +401,40 @@ def invariance() -> File:
         each = tuple(f"(<= {a} {b})" for a, b in shares)
         given = "(assert (and present.1 present.2 (< place.1 place.2)))"
         order.append(
-            Part(
-                f"a list of {n} operations, any of them deleted: two that stay keep their order. New places count what stands before;\n"
+            Lemma(
+                f"a list of {n} operations, any of them deleted: two that stay keep their order. New "
+                "places count what stands before;\n"
                 "each operation that stands before the first stands before the second",
                 (*declared, *counts, given),
-                every([*each, "(< new.1 new.2)"]),
+                conjoin([*each, "(< new.1 new.2)"]),
             )
         )
     return File(
         "t4-invariance.smt2",
         "T4, schedule invariance: up to 12 regions, all bits",
         """
-One order serves every freezing. The operations of a microbatch in each region are F, I, W, SEND_B (the gradient to the region before),
-RECV_B (that of its own output) and REDUCE, and a freezing keeps those whose gate is open. Times that are a certificate of the fully trained
-program are one of every freezing; and in a list of operations deleting some moves none.""",
+One order serves every freezing. The operations of a microbatch in each region are F, I, W, SEND_B (the
+gradient to the region before), RECV_B (that of its own output) and REDUCE, and a freezing keeps those whose
+gate is open. Times that are a certificate of the fully trained program are one of every freezing; and in a
+list of operations deleting some moves none.""",
         "QF_LIA",
         tuple(lines),
         (*parts, *order),
     )
 
 
-def invariance_any() -> File:
+def state_invariance_of_any_number() -> File:
     common = (
-        "; the operations of any number of skeletons: a rank, a place in its list, a time; which of them a freezing keeps",
+        "; the operations of any number of skeletons: a rank, a place in its list, a time; which of them "
+        "a freezing keeps",
         "(declare-sort Op 0)",
         "(declare-fun rank (Op) Int)",
         "(declare-fun place (Op) Int)",
         "(declare-fun time (Op) Int)",
         "(declare-fun present (Op) Bool)",
         "(declare-fun needs (Op Op) Bool)",
-        "(define-fun waits ((a Op) (b Op)) Bool (or (and (= (rank a) (rank b)) (< (place a) (place b))) (needs b a)))",
+        "(define-fun waits ((a Op) (b Op)) Bool (or (and (= (rank a) (rank b)) (< (place a) (place b))) "
+        "(needs b a)))",
         "; the number of operations that stay among the first n of one rank's list",
         "(declare-fun there (Int) Bool)",
         "(declare-fun kept (Int) Int)",
@@ -419,24 +444,30 @@ def invariance_any() -> File:
         *CHAIN[:2],
         CHAIN[-1],
     )
-    certificate = "(assert (forall ((a Op) (b Op)) (! (=> (waits a b) (< (time a) (time b))) :pattern ((time a) (time b)))))"
+    certificate = (
+        "(assert (forall ((a Op) (b Op)) (! (=> (waits a b) (< (time a) (time b))) :pattern ((time a) "
+        "(time b)))))"
+    )
     parts = (
-        Part(
-            "deleting moves nothing: for there(m) and m < n, kept(m) < kept(n), by induction over n: n = m + 1",
+        Lemma(
+            "deleting moves nothing: for there(m) and m < n, kept(m) < kept(n), by induction over n: n = "
+            "m + 1",
             ("(assert (and (there m) (counted m)))",),
             "(< (kept m) (kept (+ m 1)))",
         ),
-        Part(
+        Lemma(
             "from n to n + 1",
             ("(assert (and (< m n) (counted n) (< (kept m) (kept n))))",),
             "(< (kept m) (kept (+ n 1)))",
         ),
-        Part(
-            "what deletes and does not move has no wait that the fully trained program lacks: its certificate holds for what is left",
+        Lemma(
+            "what deletes and does not move has no wait that the fully trained program lacks: its "
+            "certificate holds for what is left",
             (
                 certificate,
                 "(declare-fun new_place (Op) Int)",
-                "(assert (forall ((a Op) (b Op)) (! (=> (and (present a) (present b) (= (rank a) (rank b))) (= (< (new_place a) (new_place b)) (< (place a) (place b))))"
+                "(assert (forall ((a Op) (b Op)) (! (=> (and (present a) (present b) (= (rank a) (rank "
+                "b))) (= (< (new_place a) (new_place b)) (< (place a) (place b))))"
                 " :pattern ((new_place a) (new_place b)))))",
                 "(declare-const a Op)",
                 "(declare-const b Op)",
@@ -445,8 +476,9 @@ def invariance_any() -> File:
             ),
             "(< (time a) (time b))",
         ),
-        Part(
-            "nothing present needs what is absent: the gates of a stage that ends with layer n, and of one that ends later, with layer m",
+        Lemma(
+            "nothing present needs what is absent: the gates of a stage that ends with layer n, and of "
+            "one that ends later, with layer m",
             (
                 "(assert (and (<= 0 n) (<= n m)))",
                 "(declare-const j Int)",
@@ -454,7 +486,7 @@ def invariance_any() -> File:
             ),
             "(exists ((i Int)) (and (<= 1 i) (<= i m) (present_layer i) (trained i)))",
         ),
-        Part(
+        Lemma(
             "freezing more opens no gate",
             (
                 "(declare-fun frozen (Int) Bool)",
@@ -474,46 +506,52 @@ def invariance_any() -> File:
         "t4-invariance-any.smt2",
         "T4, schedule invariance: any number of regions, operations and skeletons",
         """
-As t4-invariance.smt2. Places in a rank's list, deletion and certificates for lists of any length; gates for chains of any length.""",
+As t4-invariance.smt2. Places in a rank's list, deletion and certificates for lists of any length; gates for
+chains of any length.""",
         "UFLIA",
         renamed,
         parts,
     )
 
 
-def memory() -> File:
+def state_memory() -> File:
     kept = (
         "(define-fun least ((a Int) (b Int)) Int (ite (<= a b) a b))",
-        "; what one layer keeps of one microbatch: from F until X its activation, unless X makes it anew, and from then until W a part of it.",
-        "; g: it, or one before it, is trained; t: it is trained. phase 1: F has run and X has not, 2: X runs, 3: X has run and W has not",
-        "(define-fun keeps ((phase Int) (anew Bool) (g Bool) (t Bool) (activation Int) (part Int)) Int",
-        "  (ite (not g) 0 (ite (= phase 1) (ite anew 0 activation) (ite (= phase 2) activation (ite (and (= phase 3) t) (least part activation) 0)))))",
+        "; what one layer keeps of one microbatch: from F until X its activation, unless X makes it "
+        "recomputed, and from then until W a part of it.",
+        "; g: it, or one before it, is trained; t: it is trained. phase 1: F has run and X has not, 2: X "
+        "runs, 3: X has run and W has not",
+        "(define-fun keeps ((phase Int) (recomputed Bool) (g Bool) (t Bool) (activation Int) (part Int)) Int",
+        "  (ite (not g) 0 (ite (= phase 1) (ite recomputed 0 activation) (ite (= phase 2) activation "
+        "(ite (and "
+        "(= phase 3) t) (least part activation) 0)))))",
     )
     layer = (
         "(declare-const phase Int)",
         *(f"(declare-const {x} Int)" for x in ("activation", "part", "weights", "state", "output")),
-        *(f"(declare-const {x} Bool)" for x in ("anew", "g", "g_all", "t", "t_all")),
+        *(f"(declare-const {x} Bool)" for x in ("recomputed", "g", "g_all", "t", "t_all")),
         "(assert (and (<= 0 activation) (<= 0 part) (<= 0 weights) (<= 0 state) (<= 0 output)))",
         "; frozen layers: a bit that is set is set when all are trained",
         "(assert (and (=> g g_all) (=> t t_all)))",
     )
     parts = [
-        Part(
+        Lemma(
             "a stash",
             layer,
-            "(<= 0 (keeps phase anew g t activation part) (keeps phase anew g_all t_all activation part))",
+            "(<= 0 (keeps phase recomputed g t activation part) (keeps phase recomputed g_all t_all "
+            "activation part))",
         ),
-        Part(
+        Lemma(
             "a gradient that crosses, the input of recomputed layers, a workspace whose operation is there",
             layer,
             "(<= 0 (ite g output 0) (ite g_all output 0))",
         ),
-        Part(
+        Lemma(
             "weights, gradients and optimizer state",
             layer,
             "(<= (+ weights (ite t state 0)) (+ weights (ite t_all state 0)))",
         ),
-        Part(
+        Lemma(
             "any number of them, by induction: none",
             (
                 "(declare-fun sum (Int) Int)",
@@ -522,17 +560,18 @@ def memory() -> File:
             ),
             "(<= (sum 0) (sum_all 0))",
         ),
-        Part(
+        Lemma(
             "from n to n + 1",
             (
                 "(declare-fun sum (Int) Int)",
                 "(declare-fun sum_all (Int) Int)",
                 *(f"(declare-const {x} Int)" for x in ("n", "x", "x_all")),
-                "(assert (and (= (sum (+ n 1)) (+ (sum n) x)) (= (sum_all (+ n 1)) (+ (sum_all n) x_all)) (<= x x_all) (<= (sum n) (sum_all n))))",
+                "(assert (and (= (sum (+ n 1)) (+ (sum n) x)) (= (sum_all (+ n 1)) (+ (sum_all n) "
+                "x_all)) (<= x x_all) (<= (sum n) (sum_all n))))",
             ),
             "(<= (sum (+ n 1)) (sum_all (+ n 1)))",
         ),
-        Part(
+        Lemma(
             "the peak: moments of what is left are moments of the fully trained program",
             (
                 "(declare-sort Row 0)",
@@ -557,42 +596,44 @@ def memory() -> File:
                 ("activation", "Int"),
                 ("part", "Int"),
                 ("phase", "Int"),
-                ("anew", "Bool"),
+                ("recomputed", "Bool"),
                 ("trained", "Bool"),
             )
         ]
         lines += [f"(assert (and (<= 0 activation.{i}) (<= 0 part.{i})))" for i in names]
-        lines += [define(f"g.{i}", either(f"trained.{j}" for j in range(1, i + 1))) for i in names]
+        lines += [define(f"g.{i}", disjoin(f"trained.{j}" for j in range(1, i + 1))) for i in names]
         each = [
             (
-                f"(keeps phase.{i} anew.{i} g.{i} trained.{i} activation.{i} part.{i})",
-                f"(keeps phase.{i} anew.{i} true true activation.{i} part.{i})",
+                f"(keeps phase.{i} recomputed.{i} g.{i} trained.{i} activation.{i} part.{i})",
+                f"(keeps phase.{i} recomputed.{i} true true activation.{i} part.{i})",
             )
             for i in names
         ]
         less = [f"(<= {a} {b})" for a, b in each]
         parts.append(
-            Part(
+            Lemma(
                 f"a chain of {k} layer{'s' * (k > 1)}: each in a phase of its own, all bits, all sizes",
                 tuple(lines),
-                every(less),
+                conjoin(less),
             )
         )
     return File(
         "t6-memory.smt2",
         "T6, freezing never raises a rank's peak: any sizes, any number of layers and microbatches",
         """
-Freezing deletes rows and moves none, so what is live at a row that stays is what was live there, part by part, with what frozen layers
-no longer keep left out (spec/memory.md). Whatever the sizes, each part is at most what it is with all layers trained; so is their sum, and the peak.""",
+Freezing deletes rows and moves none, so what is live at a row that stays is what was live there, part by
+part, with what frozen layers no longer keep left out (spec/memory.md). Whatever the sizes, each part is at
+most what it is with all layers trained; so is their sum, and the peak.""",
         "UFLIA",
         kept,
         tuple(parts),
     )
 
 
-def owners() -> File:
+def state_owner_maps() -> File:
     lines = (
-        "; ranks 0..P-1, microbatches 0..M-1 in the order in which the first stage after the region runs their forwards; `turn` is that of its input",
+        "; ranks 0..P-1, microbatches 0..M-1 in the order in which the first stage after the region runs "
+        "their forwards; `turn` is that of its input",
         "; gradients. first: the rank of that stage. Any map from microbatches to ranks",
         "(declare-const P Int)",
         "(declare-const M Int)",
@@ -607,16 +648,20 @@ def owners() -> File:
         "(declare-const T Int)",
         "(assert (and (<= 1 P) (<= 1 M) (<= 0 first) (< first P) (<= 0 T)))",
         "(assert (forall ((m Int)) (! (and (<= 0 (owner m)) (< (owner m) P)) :pattern ((owner m)))))",
-        "(assert (forall ((m Int)) (! (=> (and (<= 0 m) (< m M)) (and (<= 0 (turn m)) (< (turn m) M))) :pattern ((turn m)))))",
+        "(assert (forall ((m Int)) (! (=> (and (<= 0 m) (< m M)) (and (<= 0 (turn m)) (< (turn m) M))) "
+        ":pattern ((turn m)))))",
         "(assert (forall ((e Event)) (! (and (<= 0 (time e)) (< (time e) T)) :pattern ((time e)))))",
-        "(assert (forall ((d Event) (e Event)) (! (=> (waits d e) (< (time d) (time e))) :pattern ((waits d e)))))",
-        "; times that do not ask who owns what: encodes, hand-overs, the backbone, gradients handed back, the region's backwards",
+        "(assert (forall ((d Event) (e Event)) (! (=> (waits d e) (< (time d) (time e))) :pattern "
+        "((waits d e)))))",
+        "; times that do not ask who owns what: encodes, hand-overs, the backbone, gradients handed "
+        "back, the region's backwards",
         "(define-fun encode ((m Int)) Int m)",
         "(define-fun hand_over ((m Int)) Int (+ M m))",
         "(define-fun later ((e Event)) Int (+ (* 2 M) (time e)))",
         "(define-fun hand_back ((m Int)) Int (+ (* 2 M) T (turn m)))",
         "(define-fun decode ((m Int)) Int (+ (* 3 M) T (turn m)))",
-        "; a hand-over takes part on its owner and on the first stage's rank, unless they are one: then there is none",
+        "; a hand-over takes part on its owner and on the first stage's rank, unless they are one: then "
+        "there is none",
         "(define-fun away ((m Int)) Bool (distinct (owner m) first))",
         "(define-fun on ((m Int) (r Int)) Bool (or (= (owner m) r) (= first r)))",
         "(declare-const m Int)",
@@ -628,56 +673,55 @@ def owners() -> File:
     )
     before = "(assert (< m n))"
     turned = "(assert (< (turn m) (turn n)))"
-    part = lambda title, *lines_and_goal: Part(title, tuple(lines_and_goal[:-1]), lines_and_goal[-1])
     parts = (
-        part(
+        make_lemma(
             "an owner encodes in that order",
             before,
             "(assert (and (= (owner m) r) (= (owner n) r)))",
             "(< (encode m) (encode n))",
         ),
-        part(
+        make_lemma(
             "then it hands over: every encode of a rank comes before every hand-over it takes part in",
             "(assert (and (= (owner m) r) (away n) (on n r)))",
             "(< (encode m) (hand_over n))",
         ),
-        part(
+        make_lemma(
             "a rank's hand-overs stand in the same order at both of their ends",
             before,
             "(assert (and (away m) (away n) (on m r) (on n r)))",
             "(< (hand_over m) (hand_over n))",
         ),
-        part(
+        make_lemma(
             "the backbone comes after the rank's encodes and hand-overs, and after what it consumes",
             "(assert (= (rank e) r))",
             "(assert (on m r))",
             "(and (< (encode m) (later e)) (< (hand_over m) (later e)))",
         ),
-        part("its own waits are those it had", "(assert (waits d e))", "(< (later d) (later e))"),
-        part(
+        make_lemma("its own waits are those it had", "(assert (waits d e))", "(< (later d) (later e))"),
+        make_lemma(
             "gradients go back after the rank's part of the backbone, and after what makes them",
             "(assert (= (rank e) r))",
             "(assert (on m r))",
             "(and (< (later e) (hand_back m)) (< (later e) (decode m)))",
         ),
-        part(
+        make_lemma(
             "a rank hands back in the order of the input gradients at both ends",
             turned,
             "(assert (and (away m) (away n) (on m r) (on n r)))",
             "(< (hand_back m) (hand_back n))",
         ),
-        part(
+        make_lemma(
             "every hand-back of a rank comes before every backward of the region on it",
             "(assert (and (away m) (on m r) (= (owner n) r)))",
             "(< (hand_back m) (decode n))",
         ),
-        part(
+        make_lemma(
             "an owner runs the backwards in that order",
             turned,
             "(assert (and (= (owner m) r) (= (owner n) r)))",
             "(< (decode m) (decode n))",
         ),
-        Part(
+        Lemma(
             "a backward of the region comes after its forward and its hand-over",
             (),
             "(and (< (encode m) (decode m)) (< (hand_over m) (decode m)))",
@@ -687,23 +731,32 @@ def owners() -> File:
         "t8-owner-maps.smt2",
         "T8, transpose with hand-overs as a prefix: every owner map, any P and M, before any valid backbone",
         """
-The owner map is an uninterpreted function. A hand-over is one event of its two ranks and each rank does everything in its order: the waits
-of `blocking`, which contain those of the other models. All of them go forward in times that are the same for every owner map; so
-none of these programs waits in a cycle.""",
+The owner map is an uninterpreted function. A hand-over is one event of its two ranks and each rank does
+everything in its order: the waits of `blocking`, which contain those of the other models. All of them go
+forward in times that are the same for every owner map; so none of these programs waits in a cycle.""",
         "UFLIA",
         lines,
         parts,
     )
 
 
-FILES = (footprint, footprint_any, refinement, refinement_any, invariance, invariance_any, memory, owners)
+STATEMENTS = (
+    state_footprint,
+    state_footprint_of_any_number,
+    state_refinement,
+    state_refinement_of_any_number,
+    state_invariance,
+    state_invariance_of_any_number,
+    state_memory,
+    state_owner_maps,
+)
 
 
-def files() -> list[File]:
-    return [make() for make in FILES]
+def build_files() -> list[File]:
+    return [state() for state in STATEMENTS]
 
 
 if __name__ == "__main__":
-    for made in files():
-        (HERE / made.name).write_text(text(made), encoding="utf-8")
-        print(f"wrote {made.name}: {len(made.parts)} queries")
+    for made in build_files():
+        (HERE / made.name).write_text(write_text(made), encoding="utf-8")
+        print(f"wrote {made.name}: {len(made.lemmas)} queries")

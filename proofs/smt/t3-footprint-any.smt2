@@ -1,6 +1,7 @@
 ; T3, backward footprint: any number of layers and stages
-; As t3-footprint.smt2, by induction over the layers: wanted(0) = false, wanted(n+1) = (present and trained)(n+1) or wanted(n).
-; A stage is any interval of layers with one that is present, so this covers every cut and every refinement of it.
+; As t3-footprint.smt2, by induction over the layers: wanted(0) = false, wanted(n+1) = (present and
+; trained)(n+1) or wanted(n). A stage is any interval of layers with one that is present, so this covers every
+; cut and every refinement of it.
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic UFLIA)

@@ -1,10 +1,12 @@
 ; T3, backward footprint: up to 12 regions, all bits, all paths
-; Reverse-mode differentiation of a chain of layers y' = f(y, w): the gradient of a layer's output is wanted iff it is used: by the layer's
-; weight half, which runs iff the layer is trained, or by its input half, which runs iff the gradient of its input is wanted. Nobody wants that of
-; the data. A layer that the microbatch lacks does nothing. Then for each region on the path, (i) the gradient crosses its left border iff
-; a layer before it is trained; (ii) it runs a backward iff a layer at or before its end is, and the input half of its last layer works iff one
-; before that layer is; (iii) its weight half works iff it owns a trained layer, and the gradient such a layer needs is wanted. What a region receives, the next one on
-; the path sends: recv(s) = back(s) = cross(next) = send(next) (spec/footprint.md).
+; Reverse-mode differentiation of a chain of layers y' = f(y, w): the gradient of a layer's output is wanted
+; iff it is used: by the layer's weight half, which runs iff the layer is trained, or by its input half, which
+; runs iff the gradient of its input is wanted. Nobody wants that of the data. A layer that the microbatch
+; lacks does nothing. Then for each region on the path, (i) the gradient crosses its left border iff a layer
+; before it is trained; (ii) it runs a backward iff a layer at or before its end is, and the input half of its
+; last layer works iff one before that layer is; (iii) its weight half works iff it owns a trained layer, and
+; the gradient such a layer needs is wanted. What a region receives, the next one on the path sends: recv(s) =
+; back(s) = cross(next) = send(next) (spec/footprint.md).
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic QF_UF)

@@ -1,6 +1,6 @@
 ; T3, T4, refinement: any number of regions, of any number of slabs or layers
-; As t3-refinement.smt2: cross(0) = false, cross(r+1) = cross(r) or region r owns a trained layer, against the chain of layers.
-; The lemma of t3-footprint-any.smt2, wanted(n) = some(n), is assumed.
+; As t3-refinement.smt2: cross(0) = false, cross(r+1) = cross(r) or region r owns a trained layer, against the
+; chain of layers. The lemma of t3-footprint-any.smt2, wanted(n) = some(n), is assumed.
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic UFLIA)

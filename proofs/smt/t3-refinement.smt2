@@ -1,6 +1,7 @@
 ; T3, T4, refinement: up to 12 regions of three slabs
-; Splitting a region into slabs changes no answer at a seam: the gradient crosses the border between two regions iff it crosses it in the chain
-; of their slabs. And recv(s) = send(s+1): the stage that receives asks for a trained layer at or before its end, the one that sends for one before it.
+; Splitting a region into slabs changes no answer at a seam: the gradient crosses the border between two
+; regions iff it crosses it in the chain of their slabs. And recv(s) = send(s+1): the stage that receives asks
+; for a trained layer at or before its end, the one that sends for one before it.
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic QF_UF)

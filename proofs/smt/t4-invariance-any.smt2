@@ -1,5 +1,6 @@
 ; T4, schedule invariance: any number of regions, operations and skeletons
-; As t4-invariance.smt2. Places in a rank's list, deletion and certificates for lists of any length; gates for chains of any length.
+; As t4-invariance.smt2. Places in a rank's list, deletion and certificates for lists of any length; gates for
+; chains of any length.
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic UFLIA)

@@ -1,7 +1,8 @@
 ; T4, schedule invariance: up to 12 regions, all bits
-; One order serves every freezing. The operations of a microbatch in each region are F, I, W, SEND_B (the gradient to the region before),
-; RECV_B (that of its own output) and REDUCE, and a freezing keeps those whose gate is open. Times that are a certificate of the fully trained
-; program are one of every freezing; and in a list of operations deleting some moves none.
+; One order serves every freezing. The operations of a microbatch in each region are F, I, W, SEND_B (the
+; gradient to the region before), RECV_B (that of its own output) and REDUCE, and a freezing keeps those whose
+; gate is open. Times that are a certificate of the fully trained program are one of every freezing; and in a
+; list of operations deleting some moves none.
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic QF_LIA)

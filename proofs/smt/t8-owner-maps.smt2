@@ -1,7 +1,7 @@
 ; T8, transpose with hand-overs as a prefix: every owner map, any P and M, before any valid backbone
-; The owner map is an uninterpreted function. A hand-over is one event of its two ranks and each rank does everything in its order: the waits
-; of `blocking`, which contain those of the other models. All of them go forward in times that are the same for every owner map; so
-; none of these programs waits in a cycle.
+; The owner map is an uninterpreted function. A hand-over is one event of its two ranks and each rank does
+; everything in its order: the waits of `blocking`, which contain those of the other models. All of them go
+; forward in times that are the same for every owner map; so none of these programs waits in a cycle.
 ; Written by generate.py.
 (set-info :status unsat)
 (set-logic UFLIA)

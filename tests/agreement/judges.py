@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
 
 from interlock.check.certificates import certificates
 from interlock.check.program import check_program
@@ -15,15 +17,19 @@ from interlock.kernel import Judge
 from interlock.kernel.faults import find_faults
 from interlock.kernel.waits import WaitGraph
 from interlock.program.facts import Facts
+from interlock.program.ir import Program
 from interlock.program.plain import plain_form
 from interlock.rules import communication, dependency, footprint, memory
 from interlock.rules.usage import Usage
 from interlock.rules.waits import MODELS, wait_graph
 from interlock.witness import executor
 
+Seeds = range
+Work = Callable[[Seeds], tuple[Counter, list]]  # -> (counts, disagreements)
 
-def engine(program, model: str) -> bool:
-    """Rules and graph engine."""
+
+def judge_by_rules(program: Program, model: str) -> bool:
+    """The rules and the graph engine."""
     facts = Facts(program)
     transfers = communication.Transfers(facts)
     findings = [
@@ -46,68 +52,79 @@ def engine(program, model: str) -> bool:
     return graph.solve(wait_graph(facts, transfers, model)).acyclic
 
 
-def kernel(plain: dict, model: str) -> bool:
+def judge_by_kernel(plain: dict, model: str) -> bool:
     """The kernel's rules and its own waits, searched for a cycle by peeling off what waits for nothing."""
     matched = Judge(plain).matched
     if next(find_faults(matched, model), None) is not None:
         return False
-    after: dict = {}
-    left: dict = {}
     waits = WaitGraph(matched, model)
-    node = node_of(waits)
+    after: dict[Any, list] = {}
+    left: dict[Any, int] = {}
+    node = _Nodes(waits.find_shared_events())
     for a, b in (wait for _, relation in waits.list_relations() for wait in relation):
-        a, b = node(a), node(b)
+        a, b = node.find(a), node.find(b)
         after.setdefault(a, []).append(b)
         left[b] = left.get(b, 0) + 1
         left.setdefault(a, 0)
-    free = [e for e, n in left.items() if n == 0]
-    for e in free:
-        for b in after.get(e, ()):
+    free = [event for event, number in left.items() if number == 0]
+    for event in free:  # grows while it runs
+        for b in after.get(event, ()):
             left[b] -= 1
             if left[b] == 0:
                 free.append(b)
     return len(free) == len(left)
 
 
-def node_of(waits):
-    parent: dict = {}
+class _Nodes:
+    """One node for the events that are shared."""
 
-    def find(e):
-        while parent.get(e, e) != e:
-            e = parent[e]
-        return e
+    def __init__(self, shared: Iterable[tuple[Any, Any]]):
+        self._parent: dict[Any, Any] = {}
+        for a, b in shared:
+            self._parent[self.find(a)] = self.find(b)
 
-    for a, b in waits.find_shared_events():
-        parent[find(a)] = find(b)
-    return find
+    def find(self, event: Any) -> Any:
+        while self._parent.get(event, event) != event:
+            event = self._parent[event]
+        return event
 
 
-def machine(plain: dict, model: str, seed=None) -> bool:
-    """The executor."""
+def judge_by_executor(plain: dict, model: str, seed: int | None = None) -> bool:
     result = executor.run(plain, model, seed=seed)
     return result.finished and not result.problems
 
 
-def all_of(program, *, seed=None, z3: bool = False) -> tuple[list[bool], list]:
-    """The verdict under each model, and what the judges disagree about: engine (z3 beside it if asked), kernel, executor, and `check_program`."""
+def judge_by_all(program: Program, *, seed: int | None = None, z3: bool = False) -> tuple[list[bool], list]:
+    """The verdict under each model, and what the judges disagree about.
+
+    Judges are the rules (z3 beside them if asked), the kernel, the executor, and `check_program`.
+    """
     plain = plain_form(program)
-    verdicts, wrong = [], []
+    verdicts: list[bool] = []
+    disagreements: list[tuple] = []
     for model in MODELS:
-        said = engine(program, model), kernel(plain, model), machine(plain, model, seed=seed)
-        if len(set(said)) > 1:
-            wrong.append((model, said))
-        verdicts.append(said[0])
-    answers = check_program(program, MODELS, engine="both" if z3 else "graph")
-    if [a.verdict is Verdict.VALID for a in answers] != verdicts or any(not certificates(a) for a in answers):
-        wrong.append(("check", [a.verdict.value for a in answers]))
-    return verdicts, wrong
+        answers = (
+            judge_by_rules(program, model),
+            judge_by_kernel(plain, model),
+            judge_by_executor(plain, model, seed=seed),
+        )
+        if len(set(answers)) > 1:
+            disagreements.append((model, answers))
+        verdicts.append(answers[0])
+    checked = check_program(program, MODELS, engine="both" if z3 else "graph")
+    uncertified = any(not certificates(answer) for answer in checked)
+    if uncertified or [answer.verdict is Verdict.VALID for answer in checked] != verdicts:
+        disagreements.append(("check", [answer.verdict.value for answer in checked]))
+    return verdicts, disagreements
 
 
-def in_processes(work, total: int, step: int = 100):
-    """work(range) -> (Counter, list) over 0 .. total-1, on every core: the sums."""
-    counts, found = Counter(), []
+def sum_over_processes(work: Work, total: int, step: int = 100) -> tuple[Counter, list]:
+    """`work` done for 0 .. total - 1, on every core."""
+    counts: Counter = Counter()
+    disagreements: list = []
+    parts = [range(first, min(first + step, total)) for first in range(0, total, step)]
     with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=get_context("spawn")) as pool:
-        for some, more in pool.map(work, [range(a, min(a + step, total)) for a in range(0, total, step)]):
-            counts += some
-            found += more
-    return counts, found
+        for counted, found in pool.map(work, parts):
+            counts += counted
+            disagreements += found
+    return counts, disagreements

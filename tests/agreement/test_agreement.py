@@ -1,7 +1,9 @@
-"""Graph engine, z3, kernel and executor say the same of random programs, half of them mutants, under every model.
+"""Graph engine, z3, kernel and executor say the same of random programs, half of them mutants, under every
+model.
 
-What `check_program` itself asks is asked too: that the kernel accepts the certificate of every verdict, and the executor bears out every
-counterexample (it raises Disagreement otherwise). z3 is asked on every fourth program, of up to 60 operations.
+What `check_program` itself asks is asked too: that the kernel accepts the certificate of every verdict, and
+the executor bears out every counterexample (it raises Disagreement otherwise). z3 is asked on every fourth
+program, of up to 60 operations.
 
 20,000 programs with `--thorough`; the counts asked of them are asked of the default run in proportion.
 """
@@ -19,16 +21,16 @@ from interlock.rules.memory import in_flight
 from interlock.rules.waits import MODELS
 
 from . import judges
-from .generate import random_program
+from .generate import make_program
 
 
 def judge(seeds: range) -> tuple[Counter, list]:
     counts: Counter = Counter()
     disagreements = []
     for seed in seeds:
-        program, what = random_program(Random(seed))
+        program, what = make_program(Random(seed))
         small = len(program.order) <= 60 and seed % 4 == 0
-        verdicts, wrong = judges.all_of(program, seed=seed % 3 or None, z3=small)
+        verdicts, wrong = judges.judge_by_all(program, seed=seed % 3 or None, z3=small)
         disagreements += [(seed, what, *w) for w in wrong]
         counted = count_in_flight(Judge(plain_form(program)).matched.placed)
         if verdicts[-1] and in_flight(Facts(program)) != counted:
@@ -45,7 +47,9 @@ def judge(seeds: range) -> tuple[Counter, list]:
 
 
 def test_programs_the_judges_once_disagreed_about():
-    """A wait that ends in the second half of an overlap; a reduction on a wrong rank; operations on wrong ranks that are listed all the same."""
+    """A wait that ends in the second half of an overlap; a reduction on a wrong rank; operations on wrong
+    ranks that are listed all the same.
+    """
     found = [
         wrong
         for seed in (28, 32, 169, 234, 414, 601, 798, 1682, 1995, 16310)
@@ -56,7 +60,7 @@ def test_programs_the_judges_once_disagreed_about():
 
 def test_the_judges_agree(pytestconfig):
     total = 20_000 if pytestconfig.getoption("--thorough") else 1_600
-    counts, disagreements = judges.in_processes(judge, total)
+    counts, disagreements = judges.sum_over_processes(judge, total)
     print(dict(counts))
     assert not disagreements, disagreements[:5]
     assert counts["programs"] == total

@@ -1,12 +1,13 @@
-"""One certificate for every freezing of a program with written transfers, against each freezing by itself (spec/footprint.md).
+"""One certificate for every freezing of a program with written transfers, against each freezing by itself.
 
-The judges of a single freezing are the rules with the graph engine, and now and then the executor; those of all of them z3's one query and the
-kernel, which are given the program as it is listed.
+Spec: footprint.md. The judges of a single freezing are the rules with the graph engine, and now and then the
+executor; those of all of them z3's one query and the kernel, which are given the program as it is listed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from random import Random
 
@@ -17,16 +18,33 @@ from interlock.check.verdict import Verdict
 from interlock.kernel import Judge, judge
 from interlock.kernel.invariant import find_presence
 from interlock.program.footprint import with_trainable
-from interlock.program.ir import Kind
+from interlock.program.ir import Kind, Program
 from interlock.program.plain import plain_form
 from interlock.program.transfers import insert, restrict
 from interlock.rules.waits import MODELS
 from kernel.build import claim
 
-from . import generate, judges
+from . import judges
+from .generate import make_schedule
+from .mutants import mutate, stir
+
+ALWAYS = -1  # the kernel's terms of a row that no freezing deletes
+GATHERS = (
+    "",
+    ", post: early",
+    ", gather_on: seam, scatter_on: seam",
+    ", gather_on: default, scatter_on: default",
+)
+LATE_GATHERS = """schedule s {{ ranks {ranks} microbatches {microbatches} {images}
+  communicator seam = ranks 0..{last}
+  model {{ layers vit[2] {{ modality vision }} layers llm[{ranks}] {{ }} }}
+  cut {{
+    encoder = vit : transpose(owner: {owner}, gather: late{how})
+    backbone = llm : {skeleton}
+  }} }}"""
 
 
-def freezings(program, layers):
+def list_freezings(program: Program, layers: Sequence[int]) -> Iterator[tuple[tuple[bool, ...], Program]]:
     """(bits of the layers, what the freezing leaves)."""
     for bits in product((True, False), repeat=len(layers)):
         trainable = [l.trainable for l in program.layers]
@@ -35,66 +53,68 @@ def freezings(program, layers):
         yield bits, restrict(program, with_trainable(program.layers, trainable))
 
 
-def written(seed: int):
-    """A schedule with its transfers moved about, grouped, mutated, or with late gathers; and some of its trained layers."""
+def make_written_program(seed: int) -> tuple[Program, list[int]]:
+    """A schedule with stirred transfers or late gathers, perhaps mutated; and some of its trained layers."""
     rng = Random(seed)
-    if seed % 4 == 0:
-        program = late(rng)
-    else:
-        program = generate.stir(insert(generate.schedule(rng)), rng)
+    program = make_late_gathers(rng) if seed % 4 == 0 else stir(insert(make_schedule(rng)), rng)
     if rng.random() < 0.4:
-        program = generate.mutate(program, rng)
+        program, _ = mutate(program, rng)
     trained = [l for l, layer in enumerate(program.layers) if layer.trainable]
     return program, sorted(rng.sample(trained, min(len(trained), rng.randint(1, 4))))
 
 
-def late(rng: Random):
-    P, M = rng.randint(2, 3), rng.randint(1, 5)
-    how = rng.choice(
-        (
-            "",
-            ", post: early",
-            ", gather_on: seam, scatter_on: seam",
-            ", gather_on: default, scatter_on: default",
-        )
+def make_late_gathers(rng: Random) -> Program:
+    ranks, microbatches = rng.randint(2, 3), rng.randint(1, 5)
+    how = rng.choice(GATHERS)
+    images = f"images {[rng.randint(0, 2) for _ in range(microbatches)]}" if rng.random() < 0.5 else ""
+    text = LATE_GATHERS.format(
+        ranks=ranks,
+        microbatches=microbatches,
+        images=images,
+        last=ranks - 1,
+        owner=[rng.randrange(ranks) for _ in range(microbatches)],
+        how=how,
+        skeleton=rng.choice(("1f1b", "gpipe", "zb_h1")),
     )
-    images = f"images {[rng.randint(0, 2) for _ in range(M)]}" if rng.random() < 0.5 else ""
-    return judging.schedule(f"""schedule s {{ ranks {P} microbatches {M} {images} communicator seam = ranks 0..{P - 1}
-      model {{ layers vit[2] {{ modality vision }} layers llm[{P}] {{ }} }}
-      cut {{ encoder = vit : transpose(owner: {[rng.randrange(P) for _ in range(M)]}, gather: late{how})  backbone = llm : {rng.choice(("1f1b", "gpipe", "zb_h1"))} }} }}""").trained
+    return judging.schedule(text).trained
 
 
-def kept(program, layers) -> list:
-    """Rows that the kernel has present under each choice of bits, as (bits, rows of the freezing). It has one bit for the layers of a stage and modality."""
-    there = find_presence(Judge(plain_form(program)).matched.placed, layers)
+def list_present_rows(program: Program, layers: Sequence[int]) -> list[tuple[tuple[bool, ...], list[int]]]:
+    """Rows that the kernel has present under each choice of bits, as (bits, rows of the freezing).
+
+    It has one bit for the layers of a stage and modality.
+    """
+    terms = find_presence(Judge(plain_form(program)).matched.placed, layers)
     stage = [s for s, x in enumerate(program.stages) for _ in range(x.first, x.last)]
-    number: dict = {}
+    number: dict[tuple[int, str | None], int] = {}
     atoms = [number.setdefault((stage[l], program.layers[l].modality), len(number)) for l in layers]
-    out = []
-    for bits, _ in freezings(program, layers):
+    found = []
+    for bits, _ in list_freezings(program, layers):
         chosen = sum({1 << atom for atom, bit in zip(atoms, bits) if bit})
-        out.append((bits, [row for row, terms in enumerate(there) if terms == -1 or terms & chosen]))
-    return out
+        found.append((bits, [row for row, term in enumerate(terms) if term == ALWAYS or term & chosen]))
+    return found
 
 
-def shown(program, rows=None) -> list[str]:
+def show_rows(program: Program, rows: Iterable[int] | None = None) -> list[str]:
     """Operations, a backward by the half that does not decide whether it is there."""
-    return [
-        program.show(i).replace("B", "I") if program.order.kind[i] == Kind.B else program.show(i)
-        for i in (range(len(program.order)) if rows is None else rows)
-    ]
+    shown = []
+    for row in range(len(program.order)) if rows is None else rows:
+        text = program.show(row)
+        shown.append(text.replace("B", "I") if program.order.kind[row] == Kind.B else text)
+    return shown
 
 
 def agree(seeds: range) -> tuple[Counter, list]:
-    counts, wrong = Counter(), []
+    counts: Counter = Counter()
+    wrong: list[tuple] = []
     for seed in seeds:
-        program, layers = written(seed)
-        single = [left for _, left in freezings(program, layers)]
+        program, layers = make_written_program(seed)
+        single = [left for _, left in list_freezings(program, layers)]
         plain = plain_form(program)
         for model, answer in zip(MODELS, check_program(program, MODELS)):
-            expected = judges.engine(program, model) and all(judges.engine(left, model) for left in single)
-            if seed % 10 == 0:
-                expected = expected and all(judges.machine(plain_form(left), model) for left in single)
+            expected = all(judges.judge_by_rules(left, model) for left in (program, *single))
+            if seed % 10 == 0 and expected:
+                expected = all(judges.judge_by_executor(plain_form(left), model) for left in single)
             times = claim(plain, model)
             kernel = (
                 times is not None and judge(plain, {**times, "claim": "invariant", "bits": layers}).accepted
@@ -106,16 +126,23 @@ def agree(seeds: range) -> tuple[Counter, list]:
                 wrong.append((seed, model, expected, kernel, z3))
             if valid and model == "buffered":
                 counts["presence"] += 1
-                for (bits, rows), left in zip(kept(program, layers), single):
-                    if shown(program, rows) != shown(left):
-                        wrong.append((seed, bits))
+                wrong += compare_presence(seed, program, layers, single)
     return counts, wrong
+
+
+def compare_presence(
+    seed: int, program: Program, layers: Sequence[int], single: Sequence[Program]
+) -> Iterator[tuple]:
+    """The freezings of which the kernel has other rows present than `restrict` leaves."""
+    for (bits, rows), left in zip(list_present_rows(program, layers), single):
+        if show_rows(program, rows) != show_rows(left):
+            yield seed, bits
 
 
 def test_one_certificate_and_every_freezing(pytestconfig):
     """The kernel's presence of every row is what `restrict` leaves, too."""
     if pytestconfig.getoption("--thorough"):
-        counts, wrong = judges.in_processes(agree, 20_000)
+        counts, wrong = judges.sum_over_processes(agree, 20_000)
     else:
         counts, wrong = agree(range(60))
     assert not wrong

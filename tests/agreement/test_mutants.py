@@ -1,4 +1,4 @@
-"""Mutants of every standard skeleton: the judges agree on each, and what a mutation broke is said by all of them.
+"""Mutants of every standard skeleton: the judges agree on each, and all of them find what a change broke.
 
 100,000 mutants with `--thorough`, 1,500 by default; z3 is asked on every tenth.
 """
@@ -17,7 +17,8 @@ from interlock.text import resources
 from interlock.text.source import Sources
 
 from . import judges
-from .generate import freeze, mutation, stir
+from .generate import freeze
+from .mutants import mutate, stir
 
 SHARDED = sorted(
     p.stem for p in (resources.find_folder() / "spec/std").glob("*.sched") if p.stem != "transpose"
@@ -27,8 +28,8 @@ SORTS = {"drop", "twice", "swap", "move", "mb", "stage", "rank", "group", "kind"
 
 
 @cache
-def base(skeleton: str, ranks: int, microbatches: int, encoder: bool) -> Program:
-    """A derived program, fully trained, its transfers inserted; with a transposed encoder before it if asked."""
+def derive(skeleton: str, ranks: int, microbatches: int, encoder: bool) -> Program:
+    """A derived program, fully trained, its transfers inserted; `encoder`: a transposed one before it."""
     argument = f"(chunks: {CHUNKS[skeleton]})" if skeleton in CHUNKS else ""
     vit = "layer vit { forward 1ms }" if encoder else ""
     region = "encoder = vit : transpose" if encoder else ""
@@ -50,7 +51,7 @@ def judge(seeds: range) -> tuple[Counter, list]:
         rng = Random(seed)
         skeleton = SHARDED[seed % len(SHARDED)]
         ranks = rng.choice((1, 2, 2, 3))
-        program = base(
+        program = derive(
             skeleton,
             ranks,
             max(rng.randint(1, 4), 2 * ranks - 1 if skeleton == "dualpipev" else 1),
@@ -62,8 +63,8 @@ def judge(seeds: range) -> tuple[Counter, list]:
                 program = stir(program, rng)
         if rng.random() < 0.3:
             program = freeze(program, rng)
-        mutant, sort = mutation(program, rng)
-        verdicts, wrong = judges.all_of(
+        mutant, sort = mutate(program, rng)
+        verdicts, wrong = judges.judge_by_all(
             mutant, seed=seed % 3 or None, z3=seed % 10 == 0 and len(mutant.order) <= 120
         )
         disagreements += [(seed, skeleton, sort, *w) for w in wrong]
@@ -76,7 +77,7 @@ def judge(seeds: range) -> tuple[Counter, list]:
 
 def test_the_judges_agree_on_mutants_of_every_standard_skeleton(pytestconfig):
     total = 100_000 if pytestconfig.getoption("--thorough") else 1_500
-    counts, disagreements = judges.in_processes(judge, total)
+    counts, disagreements = judges.sum_over_processes(judge, total)
     print({str(k): n for k, n in sorted(counts.items(), key=str)})
     assert not disagreements, disagreements[:5]
     assert counts["mutants"] == total

@@ -7,7 +7,10 @@ from interlock.program.transfers import restrict
 
 
 def pipeline(ranks: int, mbs: int, *, gpipe=False, encoder=False, text_only=(), depth=1) -> Program:
-    """1F1B or GPipe, one stage of `depth` layers a rank; `encoder`: a Replicated stage before them, round robin, encodes first."""
+    """1F1B or GPipe, one stage of `depth` layers a rank.
+
+    `encoder`: a Replicated stage before them, round robin, which encodes first.
+    """
     order = OrderBuilder()
     seen = [m for m in range(mbs) if m not in text_only]
     for r in range(ranks):

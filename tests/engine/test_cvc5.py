@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from agreement.generate import random_program
+from agreement.generate import make_program
 from engine.programs import pipeline
 from interlock.check.obligation import Disagreement
 from interlock.check.program import check_program
@@ -80,7 +80,7 @@ def test_a_contradiction_is_an_error(monkeypatch):
 def test_both_solvers_on_random_programs():
     asked = 0
     for seed in range(0, 300, 7):
-        program, _ = random_program(Random(seed))
+        program, _ = make_program(Random(seed))
         if program.inserted or len(program.order) > 60:
             continue
         queries = [smt.build_dependency_query(waits_of(program, model)) for model in ("buffered", "pair")] + [

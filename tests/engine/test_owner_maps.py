@@ -1,6 +1,8 @@
 """Every owner map of a late gather, against each of them (spec/algebra.md, "Every owner map")."""
 
-from functools import cache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, product
 
 import pytest
@@ -8,75 +10,99 @@ import pytest
 from algebra import judging
 from interlock.engine import graph, owner_maps
 from interlock.program.facts import Facts
+from interlock.program.ir import Program
 from interlock.rules.communication import Transfers
 from interlock.rules.waits import MODELS, wait_graph
 
 OWN, ONE = "", ", gather_on: seam, scatter_on: seam"
-SHAPES = [
-    (2, 4, (1, 0, 2, 1), "zb_h1"),
-    (2, 4, (), "1f1b"),
-    (3, 3, (), "backwards"),
-    (3, 3, (), "gpipe"),
-    (3, 3, (), "1f1b"),
-    (3, 4, (1, 2, 0, 1), "1f1b"),
-    (4, 3, (), "zb_h2"),
-]
-
 BACKWARDS = """skeleton backwards(P, M) sharded place map(r, c) = P - 1 - r {
   rank r { for i in 0 ..< min(M, r) { F(i) }  for i in 0 ..< M { if i + r < M { F(i + r) } B(i) } } }
 """  # 1F1B, its first stage on the last rank
 
 
-def late(P: int, M: int, how: str, freeze: str, images=(), body="1f1b"):
-    """owner map -> program."""
-    more = f"images {list(images)}" if images else ""
-    return cache(
-        lambda owner: (
-            judging.schedule(
-                BACKWARDS
-                + f"""schedule s {{ ranks {P} microbatches {M} communicator seam = ranks 0..{P - 1} {more}
-      model {{ layer vit {{ modality vision }} layers llm[{P}] {{ }} }}
-      cut {{ encoder = vit : transpose(owner: {list(owner)}, gather: late{how})  backbone = llm : {body} }} {freeze} }}"""
-            ).program
-        )
+LATE = """schedule s {{ ranks {P} microbatches {M} communicator seam = ranks 0..{last} {images}
+  model {{ layer vit {{ modality vision }} layers llm[{P}] {{ }} }}
+  cut {{ encoder = vit : transpose(owner: {owner}, gather: late{how})
+        backbone = llm : {body} }} {freeze} }}"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A schedule with late gathers but for its owner map; `images`: of each microbatch, () for one each."""
+
+    P: int
+    M: int
+    images: tuple[int, ...]
+    body: str
+
+    def list_visits(self) -> list[int]:
+        return [m for m in range(self.M) if not self.images or self.images[m]]
+
+
+@lru_cache(maxsize=1024)
+def derive(shape: Shape, how: str, freeze: str, owner: tuple[int, ...]) -> Program:
+    images = f"images {list(shape.images)}" if shape.images else ""
+    text = LATE.format(
+        P=shape.P,
+        M=shape.M,
+        last=shape.P - 1,
+        images=images,
+        owner=list(owner),
+        how=how,
+        body=shape.body,
+        freeze=freeze,
     )
+    return judging.schedule(BACKWARDS + text).program
+
+
+SHAPES = [
+    Shape(2, 4, (1, 0, 2, 1), "zb_h1"),
+    Shape(2, 4, (), "1f1b"),
+    Shape(3, 3, (), "backwards"),
+    Shape(3, 3, (), "gpipe"),
+    Shape(3, 3, (), "1f1b"),
+    Shape(3, 4, (1, 2, 0, 1), "1f1b"),
+    Shape(4, 3, (), "zb_h2"),
+]
 
 
 @pytest.mark.parametrize("how", [OWN, ONE, OWN + ", post: early"], ids=["own", "one", "early"])
 @pytest.mark.parametrize("freeze", ["freeze vit", ""], ids=["frozen", "trained"])
 def test_each_owner_map(pytestconfig, how, freeze):
-    """Where one set of times serves the few maps it serves every map, wait for wait; and it is found wherever no map fails."""
+    """Times that serve the few maps serve every map, wait for wait, and are found wherever no map fails."""
     for shape in SHAPES if pytestconfig.getoption("--thorough") else SHAPES[:3]:
-        each_owner_map(how, freeze, *shape)
+        check_each_owner_map(how, freeze, shape)
 
 
-def each_owner_map(how, freeze, P, M, images, body):
-    program = late(P, M, how, freeze, images, body)
-    visits = [m for m in range(M) if not images or images[m]]
-    own = [m % P for m in range(M)]
-    few = list(
-        dict.fromkeys(owner_maps.list_covering_maps(own, visits, P, {program(tuple(own)).stages[1].rank}))
-    )
-    maps = [program(owner) for owner in few]
+def check_each_owner_map(how: str, freeze: str, shape: Shape) -> None:
+    own = [m % shape.P for m in range(shape.M)]
+    beside = {derive(shape, how, freeze, tuple(own)).stages[1].rank}
+    few = dict.fromkeys(owner_maps.list_covering_maps(own, shape.list_visits(), shape.P, beside))
+    programs = [derive(shape, how, freeze, owner) for owner in few]
     for model in MODELS:
-        times = owner_maps.find_common_times(maps, model)
+        times = owner_maps.find_common_times(programs, model)
         fails = False
-        for owner in product(range(P), repeat=len(visits)):
-            whole = list(own)
-            for m, r in zip(visits, owner):
-                whole[m] = r
-            facts = Facts(program(tuple(whole)))
+        for owner in list_all_maps(shape, own):
+            facts = Facts(derive(shape, how, freeze, owner))
             waits = wait_graph(facts, Transfers(facts), model)
             if times is None:
                 fails = fails or not graph.solve(waits).acyclic
             else:
-                name = owner_maps.number_events(facts, waits).tolist()
-                assert all(
-                    times[name[a]] < times[name[b]] for a, b in zip(waits.src.tolist(), waits.dst.tolist())
-                ), (P, M, model, whole)
-        assert (times is None) == fails, (P, M, model)
+                number = owner_maps.number_events(facts, waits)
+                pairs = zip(number[waits.src].tolist(), number[waits.dst].tolist())
+                assert all(times[a] < times[b] for a, b in pairs), (shape, model, owner)
+        assert (times is None) == fails, (shape, model)
         if how != ONE and model != "blocking":
             assert times is not None  # T8
+
+
+def list_all_maps(shape: Shape, own: list[int]) -> Iterator[tuple[int, ...]]:
+    visits = shape.list_visits()
+    for owners in product(range(shape.P), repeat=len(visits)):
+        chosen = list(own)
+        for m, rank in zip(visits, owners):
+            chosen[m] = rank
+        yield tuple(chosen)
 
 
 def test_the_maps_cover_every_two_microbatches():

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 import z3
 
-from agreement.generate import lists_of, random_program, schedule, with_lists
+from agreement.generate import make_program, make_schedule
+from agreement.lists import list_operations, replace_operations
 from engine.programs import frozen_to, pipeline
 from interlock.engine import graph, smt
 from interlock.engine.smt import invariance as smt_invariance
@@ -64,7 +65,7 @@ def answer_of(text: str) -> str:
 
 
 def crossed() -> Program:
-    """1F1B written naively: rank 0 sends 0F1 before it receives the gradient of 0F0, rank 1 the other way round."""
+    """Naive 1F1B: rank 0 sends 0F1 before it receives the gradient of 0F0, rank 1 the other way round."""
     base, order = pipeline(2, 2), OrderBuilder()
     K = Kind
     for ops in (
@@ -121,7 +122,7 @@ def test_dep_walk_is_a_certificate():
 
 def test_engines_agree_on_random_programs():
     for seed in range(60):
-        program, _ = random_program(Random(seed))
+        program, _ = make_program(Random(seed))
         facts = Facts(program)
         transfers = communication.Transfers(facts)
         foot = smt.check_footprint(program)
@@ -150,15 +151,15 @@ def test_invariance_agrees_with_enumeration():
     held = 0
     for seed in range(80):
         rng = Random(seed)
-        program = schedule(rng)
+        program = make_schedule(rng)
         if seed % 3 == 0:
             program = frozen_to(program, {i for i in range(len(program.layers)) if rng.random() < 0.3})
-        lists = lists_of(program)
+        lists = list_operations(program)
         if seed % 2 and (ops := rng.choice(lists)):
             moved = ops.pop(rng.randrange(len(ops)))
             if rng.random() < 0.5:
                 ops.insert(rng.randint(0, len(ops)), moved)
-            program = with_lists(program, lists)
+            program = replace_operations(program, lists)
         trained = [i for i, l in enumerate(program.layers) if l.trainable]
         layers = rng.sample(trained, min(len(trained), 3))
         answer, expected = smt.check_freezings(program, layers), enumerated(program, layers)
@@ -217,31 +218,31 @@ def test_a_tie_is_reduced_while_one_of_its_stages_trains():
     assert smt.check_freezings(program, range(3)) == smt.Holds(1)
     for frozen in (s for n in range(4) for s in combinations(range(3), n)):
         assert smt.check_footprint(frozen_to(written, frozen)) == smt.Agrees(1)
-    lone = lists_of(written)
+    lone = list_operations(written)
     lone[2] = [x for x in lone[2] if x["kind"] != Kind.REDUCE_TIE]
-    assert smt.check_footprint(with_lists(written, lone)).codes == {"IL308"}
+    assert smt.check_footprint(replace_operations(written, lone)).codes == {"IL308"}
 
 
 def test_bits_and_operations_of_a_failure():
     """0B1 is lost: the smallest freezing that fails is none, and says which operation."""
     program = pipeline(2, 2)
-    lists = lists_of(program)
+    lists = list_operations(program)
     lists[0] = [x for x in lists[0] if (x["kind"], x["mb"]) != (Kind.B, 1)]
-    answer = smt.check_freezings(with_lists(program, lists), [0, 1])
+    answer = smt.check_freezings(replace_operations(program, lists), [0, 1])
     assert (answer.bits, answer.code, answer.what) == ((), "IL601", "0B1 is missing")
     assert [answer.program.show(r) for r in answer.rows] == ["0F1"]
 
 
 def test_an_order_that_is_no_certificate():
-    lists = lists_of(pipeline(2, 2))
+    lists = list_operations(pipeline(2, 2))
     lists[1][0], lists[1][1] = lists[1][1], lists[1][0]  # 1B0 before 1F0
-    answer = smt.check_freezings(with_lists(pipeline(2, 2), lists), [0])
+    answer = smt.check_freezings(replace_operations(pipeline(2, 2), lists), [0])
     assert (answer.bits, answer.code) == ((), "IL307") and {"1F0", "1B0"} >= {
         answer.program.show(r) for r in answer.rows
     }
-    lists = lists_of(pipeline(2, 2))
+    lists = list_operations(pipeline(2, 2))
     lists[0].insert(0, lists[0].pop())  # 0B1 first of all
-    assert smt.check_freezings(with_lists(pipeline(2, 2), lists), [0]).code == "IL307"
+    assert smt.check_freezings(replace_operations(pipeline(2, 2), lists), [0]).code == "IL307"
 
 
 def test_invariance_is_asked_of_trained_layers_of_whole_programs():
@@ -258,9 +259,9 @@ def test_invariance_is_asked_of_trained_layers_of_whole_programs():
 
 
 def test_groups_can_be_asked_apart():
-    lists = lists_of(pipeline(2, 2))
+    lists = list_operations(pipeline(2, 2))
     lists[1][0], lists[1][1] = lists[1][1], lists[1][0]
-    session = Session(smt.build_invariance_query(with_lists(pipeline(2, 2), lists), [0, 1]), 10_000)
+    session = Session(smt.build_invariance_query(replace_operations(pipeline(2, 2), lists), [0, 1]), 10_000)
     assert isinstance(session.check(["fails.dep"]), Sat)
     assert session.check(["fails.foot"]) == Unsat(("fails.foot",))
 

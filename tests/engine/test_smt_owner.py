@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from itertools import product
+from operator import itemgetter
 
 import pytest
 
-from agreement.generate import lists_of, with_lists
+from agreement.lists import Operation, list_operations, replace_operations
 from engine.programs import frozen_to, pipeline
 from interlock.engine import graph, smt
 from interlock.engine.smt import owner_maps as smt_owner
@@ -22,7 +23,7 @@ from interlock.rules.waits import MODELS, wait_graph
 def with_owners(program: Program, owner) -> Program:
     """The same backbone; what a rank owns is encoded first and comes back last."""
     order = OrderBuilder()
-    for r, ops in enumerate(lists_of(program)):
+    for r, ops in enumerate(list_operations(program)):
         mine = [m for m in range(program.microbatches) if owner[m] == r]
         for m in mine:
             order.op(Kind.F, 0, m)
@@ -36,30 +37,36 @@ def with_owners(program: Program, owner) -> Program:
     return replace(program.with_order(order.build()), stages=stages)
 
 
+FORWARD_SEAM = {
+    (Kind.SEND_F, 0),
+    (Kind.WAIT_F, 0),
+    (Kind.RECV_F, 1),
+}  # (kind, stage) of transfers at the region
+BACKWARD_SEAM = {(Kind.SEND_B, 1), (Kind.WAIT_B, 1), (Kind.RECV_B, 0)}
+
+
 def with_prefix(program: Program) -> Program:
-    """Hand-overs after all encodes and before the backbone, gradients back after it; the backbone's own transfers as they are put in."""
-    owner, P = program.stages[0].owner, program.ranks
-    lists = lists_of(insert(program))
-    kinds = {Kind.SEND_F: 0, Kind.WAIT_F: 0, Kind.RECV_F: 1, Kind.SEND_B: 1, Kind.WAIT_B: 1, Kind.RECV_B: 0}
-    out = []
-    for r, ops in enumerate(lists):
-        seam = lambda x: x["kind"] in kinds and x["stage"] == kinds[x["kind"]]
-        forward = sorted(
-            (x for x in ops if seam(x) and x["kind"] in (Kind.SEND_F, Kind.WAIT_F, Kind.RECV_F)),
-            key=lambda x: x["mb"],
-        )
-        backward = sorted(
-            (x for x in ops if seam(x) and x["kind"] in (Kind.SEND_B, Kind.WAIT_B, Kind.RECV_B)),
-            key=lambda x: x["mb"],
-        )
-        rest = [x for x in ops if not seam(x)]
-        first = [x for x in rest if (x["kind"], x["stage"]) == (Kind.F, 0)]
-        last = [
-            x for x in rest if (x["kind"], x["stage"]) == (Kind.B, 0) or x["kind"] in (Kind.REDUCE, Kind.STEP)
-        ]
-        body = [x for x in rest if x not in first and x not in last]
-        out.append(first + forward + body + backward + last)
-    return with_lists(insert(program), out)
+    """Hand-overs between encodes and backbone, gradients after it; the backbone's own transfers as put in."""
+    written = insert(program)
+    return replace_operations(written, [order_prefix(ops) for ops in list_operations(written)])
+
+
+def order_prefix(operations: list[Operation]) -> list[Operation]:
+    encodes, forward, body, backward, rest = [], [], [], [], []
+    for x in operations:
+        at = (x["kind"], x["stage"])
+        if at in FORWARD_SEAM:
+            forward.append(x)
+        elif at in BACKWARD_SEAM:
+            backward.append(x)
+        elif at == (Kind.F, 0):
+            encodes.append(x)
+        elif at == (Kind.B, 0) or x["kind"] in (Kind.REDUCE, Kind.STEP):
+            rest.append(x)
+        else:
+            body.append(x)
+    by_microbatch = itemgetter("mb")
+    return [*encodes, *sorted(forward, key=by_microbatch), *body, *sorted(backward, key=by_microbatch), *rest]
 
 
 @pytest.mark.parametrize("ranks, mbs", [(2, 3), (3, 3)])
@@ -113,19 +120,19 @@ def test_where_it_is_not_asked():
     for program in (pipeline(2, 2), insert(pipeline(2, 2, encoder=True))):
         answer = smt.check_owner_maps(program)
         assert isinstance(answer, smt.Unknown) and "Replicated region, which comes first" in answer.reason
-    late = lists_of(pipeline(2, 2, encoder=True))
+    late = list_operations(pipeline(2, 2, encoder=True))
     late[1].insert(1, late[1].pop(0))  # rank 1 runs a forward of the backbone before its encode
-    answer = smt.check_owner_maps(with_lists(pipeline(2, 2, encoder=True), late))
+    answer = smt.check_owner_maps(replace_operations(pipeline(2, 2, encoder=True), late))
     assert isinstance(answer, (smt.Unknown, smt.Fails))
     with pytest.raises(ValueError, match="owner maps are quantified"):
         smt.build_owner_query(pipeline(2, 2))
 
 
 def test_a_cyclic_backbone_fails():
-    lists = lists_of(pipeline(2, 2, encoder=True))
+    lists = list_operations(pipeline(2, 2, encoder=True))
     at = [i for i, x in enumerate(lists[1]) if x["stage"] == 2]
     lists[1][at[0]], lists[1][at[1]] = lists[1][at[1]], lists[1][at[0]]
-    answer = smt.check_owner_maps(with_lists(pipeline(2, 2, encoder=True), lists))
+    answer = smt.check_owner_maps(replace_operations(pipeline(2, 2, encoder=True), lists))
     assert isinstance(answer, smt.Fails) and answer.code == "IL307"
 
 

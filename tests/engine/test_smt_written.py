@@ -1,4 +1,4 @@
-"""Invariance over freezings of programs with written transfers: z3's one query under each model, against enumeration."""
+"""Invariance over freezings of programs with written transfers: one query a model, against enumeration."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -6,11 +6,13 @@ from random import Random
 
 import pytest
 
-from agreement.generate import lists_of, schedule, stir, with_lists
+from agreement.generate import make_schedule
+from agreement.lists import list_operations, replace_operations
+from agreement.mutants import stir
 from algebra import judging
 from emitted import queries_of
 from engine.programs import frozen_to, pipeline
-from engine.test_smt_memory import weighed
+from engine.test_smt_memory import give_sizes
 from interlock.check.certificates import certificates
 from interlock.check.freezings import check_invariance
 from interlock.check.program import check_program
@@ -69,14 +71,14 @@ def test_a_lost_operation():
     held = 0
     for seed in range(60):
         rng = Random(seed)
-        program = stir(insert(schedule(rng)), rng)
+        program = stir(insert(make_schedule(rng)), rng)
         if any(errors(program, m) for m in MODELS[:2]):
             continue
-        lists = lists_of(program)
+        lists = list_operations(program)
         ops = rng.choice([ops for ops in lists if ops])
         if seed % 4:
             ops.pop(rng.randrange(len(ops)))
-        program = with_lists(program, lists)
+        program = replace_operations(program, lists)
         layers = rng.sample(range(len(program.layers)), min(len(program.layers), 3))
         model = rng.choice(MODELS)
         if {f.code for f in communication.collectives(Facts(program))} | errors(
@@ -133,7 +135,7 @@ ONE_OF_FOUR = """schedule s { ranks 2  microbatches 2  modality vision in microb
 
 
 def test_a_deadlock_of_one_choice_of_bits_alone():
-    """1SEND_B0 is there while a is trained, 2SEND_B1 while b is: with both, each rank sends before it receives."""
+    """1SEND_B0 is there while a is trained, 2SEND_B1 while b is: then each rank sends before it receives."""
     program = judging.schedule(ONE_OF_FOUR).program
     assert [errors(frozen_to(program, frozen), "pair") for frozen in ((), (0,), (1,), (0, 1))] == [
         {"IL402"},
@@ -150,13 +152,13 @@ def test_a_deadlock_of_one_choice_of_bits_alone():
 
 
 def test_a_launch_is_there_while_one_of_its_members_is(monkeypatch):
-    """Times that are wrong at one launch: of gradients alone it is found while they cross, and never where they do not."""
-    lists = lists_of(insert(pipeline(2, 2)))
+    """A wrong time of a launch is found, of one with gradients alone only while they cross."""
+    lists = list_operations(insert(pipeline(2, 2)))
     for ops in lists:
         for x in ops:
             if x["kind"] in (Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B):
                 x["launch"] = object()
-    program = with_lists(insert(pipeline(2, 2)), lists)
+    program = replace_operations(insert(pipeline(2, 2)), lists)
     right = graph.solve
 
     def late(waits):
@@ -177,7 +179,7 @@ def test_a_launch_is_there_while_one_of_its_members_is(monkeypatch):
 
 
 def test_bytes_are_asked_too():
-    program = weighed(insert(pipeline(3, 3, encoder=True)), Random(2))
+    program = give_sizes(insert(pipeline(3, 3, encoder=True)), Random(2))
     peaks = Usage(Facts(program)).peaks
     layers = range(len(program.layers))
     assert smt.check_freezings(program, layers, model="pair", limits=peaks) == smt.Holds(1)
@@ -189,8 +191,8 @@ def test_bytes_are_asked_too():
 
 
 def test_the_failing_freezing_is_shown(monkeypatch):
-    """The answer is that of the program which the freezing leaves: here bytes over a limit, found by the rules as well."""
-    program = weighed(insert(pipeline(2, 2)), Random(3))
+    """The answer is that of the program which the freezing leaves, here over a limit by the rules as well."""
+    program = give_sizes(insert(pipeline(2, 2)), Random(3))
     [under] = check_program(program, ("pair",))
     peaks = Usage(Facts(program)).peaks
     assert check_invariance(program, [0, 1], under=under, peak=peaks).verdict is Verdict.VALID

@@ -7,7 +7,7 @@ import networkx
 import numpy as np
 import pytest
 
-from agreement.generate import random_program
+from agreement.generate import make_program
 from engine.programs import pipeline
 from interlock.engine.graph import solve
 from interlock.engine.wait_export import build_digraph, export_waits, name_events
@@ -47,7 +47,7 @@ def random_deadlocks(number: int) -> list[tuple[int, str, WaitGraph]]:
     seed = 0
     while len(found) < number:
         seed += 1
-        program, _ = random_program(Random(seed))
+        program, _ = make_program(Random(seed))
         facts = Facts(program)
         transfers = communication.Transfers(facts)
         if program.inserted or any(f.is_error for f in communication.check(facts, transfers)):

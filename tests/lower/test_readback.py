@@ -18,7 +18,7 @@ from interlock.lower import backends
 from interlock.lower.lowering import LoweringRefused, lower
 
 from .. import hyperparallel as golden
-from ..agreement.generate import freeze, schedule
+from ..agreement.generate import freeze, make_schedule
 from ..interchange.conftest import corpus, corpus_index  # noqa: F401  fixtures
 from ..interchange.test_hyperparallel import imported
 from ..runtime.support import lowered
@@ -145,7 +145,7 @@ def test_a_changed_text_is_not_taken(request):
     counts = Counter()
     for seed in range(1000 if request.config.getoption("--thorough") else 40):
         rng = Random(seed)
-        program = schedule(rng)
+        program = make_schedule(rng)
         given = source(freeze(program, rng) if seed % 3 == 0 else program)
         for name in backends.BUILT_IN:
             try:

@@ -21,7 +21,8 @@ from interlock.lower.rewrites import (
 )
 from interlock.program.kinds import COMPUTE, Kind
 
-from ..agreement.generate import freeze, mutation, schedule
+from ..agreement.generate import freeze, make_schedule
+from ..agreement.mutants import mutate
 from ..runtime.support import lowered
 
 ALL = [r for r in vars(rewrites).values() if isinstance(r, rewrites.Rewrite)]
@@ -36,7 +37,7 @@ STAND_STILL = (
 def programs(count: int):
     for seed in range(count):
         rng = Random(seed)
-        program = schedule(rng)
+        program = make_schedule(rng)
         yield seed, rng, freeze(program, rng) if seed % 3 == 0 else program
 
 
@@ -101,7 +102,7 @@ def test_a_check_sees_what_else_changed(count):
             continue
         for rewrite in STAND_STILL:
             after = rewrite.apply(before, None)
-            other, what = mutation(after, rng)
+            other, what = mutate(after, rng)
             undone = (
                 rewrite is WHOLE_BACKWARD and what == "kind"
             )  # may be a B that is an I again: less than may change

@@ -24,7 +24,8 @@ from interlock.timing.durations import Link, Machine, compute_durations
 from interlock.timing.simulate import simulate
 from interlock.witness import executor
 
-from ..agreement.generate import random_program, schedule, stir
+from ..agreement.generate import make_program, make_schedule
+from ..agreement.mutants import stir
 
 pytestmark = pytest.mark.torch
 
@@ -50,7 +51,7 @@ def candidates():
     while True:
         rng = Random(seed)
         seed += 1
-        program = stir(write_transfers(schedule(rng)), rng) if seed % 4 else random_program(rng)[0]
+        program = stir(write_transfers(make_schedule(rng)), rng) if seed % 4 else make_program(rng)[0]
         if 1 < program.ranks <= RANKS and not program.inserted and len(program.order) <= 120:
             yield seed, program
 

@@ -13,7 +13,7 @@ from interlock.program.facts import Facts, mask
 from interlock.program.ir import Communicator, Order, Program
 from interlock.program.kinds import INSERTED, Kind
 from interlock.program.linearise import Times, compute_times
-from interlock.program.transfers import Late, insert
+from interlock.program.transfers import LateBoundary, insert
 from interlock.text.finding import error
 from interlock.text.phrases import suggest
 from interlock.text.source import Span
@@ -21,7 +21,9 @@ from interlock.text.source import Span
 _WORDS = {"gather": ("prefix", "late"), "post": ("late", "early")}  # the default first
 
 
-def late_gathers(regions: list[Region], leads: bool, comms: list[Communicator], ranks: int) -> Late | None:
+def late_gathers(
+    regions: list[Region], leads: bool, comms: list[Communicator], ranks: int
+) -> LateBoundary | None:
     """What the region whose gathers are `late` says of them; None without such a region. `leads`: a Replicated region, then one Sharded run.
 
     A direction that no argument puts on a communicator gets one of its own, appended to `comms`. Raises IL107 and IL210.
@@ -57,7 +59,7 @@ def late_gathers(regions: list[Region], leads: bool, comms: list[Communicator], 
         if on[direction] is None:
             comms.append(Communicator(_free(direction, region, comms), tuple(range(ranks))))
             on[direction] = len(comms) - 1
-    return Late(0, on["gather"], on["scatter"], post == "early")
+    return LateBoundary(0, on["gather"], on["scatter"], post == "early")
 
 
 def _word(argument: ast.Argument | None, name: str) -> str:
@@ -89,7 +91,7 @@ def _free(name: str, region: Region, comms: list[Communicator]) -> str:
     return name
 
 
-def write(program: Program, late: Late, place: Span | None = None) -> Program:
+def write(program: Program, late: LateBoundary, place: Span | None = None) -> Program:
     """The fully trained program with all its transfers written: those of the Sharded run along its own linearisation, the seam's late.
 
     Written transfers that the algebra adds get `place` in the sources. A program whose order is cyclic stays as it is: its cycle is the answer.

@@ -160,5 +160,5 @@ def write_transfers(
     times = compute_times(facts)
     if not times.complete:
         return None
-    full = insert(base, times, (lambda s: comm_of[s]) if comm_of else None)
+    full = insert(base, times, comm_of)
     return full if trained is None else replace(restrict(full, program.layers), memory=program.memory)

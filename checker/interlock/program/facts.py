@@ -1,16 +1,25 @@
-"""What the rules ask of a program again and again, computed once: places, first rows, footprint, dependencies."""
+"""What the rules ask of a program again and again, computed once: places, first rows, dependencies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from interlock.program.footprint import Footprint, footprint
-from interlock.program.ir import Kind, Program
-from interlock.program.kinds import COMPUTE, SENDS, TRANSFER, WITH_MICROBATCH, WITH_STAGE
+from interlock.program.ir import Program
+from interlock.program.kinds import (
+    COLLECTIVE,
+    COMPUTE,
+    NO_EVENT,
+    SENDS,
+    TRANSFER,
+    WITH_MICROBATCH,
+    WITH_STAGE,
+    Kind,
+)
 
 
 def mask(kinds: Iterable[Kind]) -> np.ndarray:
@@ -21,6 +30,7 @@ def mask(kinds: Iterable[Kind]) -> np.ndarray:
 
 
 IS_COMPUTE, IS_TRANSFER, IS_SEND = mask(COMPUTE), mask(TRANSFER), mask(SENDS)
+IS_COLLECTIVE, HAS_EVENT = mask(COLLECTIVE), ~mask(NO_EVENT)
 HAS_STAGE, HAS_MICROBATCH = mask(WITH_STAGE), mask(WITH_MICROBATCH)
 
 
@@ -31,6 +41,17 @@ class Edges:
     src: np.ndarray
     dst: np.ndarray
     rule: np.ndarray
+
+    @staticmethod
+    def join(several: Sequence[Edges]) -> Edges:
+        if not several:
+            empty = np.empty(0, dtype=np.int64)
+            return Edges(empty, empty, empty)
+        return Edges(
+            np.concatenate([edges.src for edges in several]),
+            np.concatenate([edges.dst for edges in several]),
+            np.concatenate([edges.rule for edges in several]),
+        )
 
 
 class Facts:
@@ -57,12 +78,13 @@ class Facts:
 
     @cached_property
     def stage_ok(self) -> np.ndarray:
-        return ~HAS_STAGE[self.kind] | ((self.stage >= 0) & (self.stage < self.S))
+        ok: np.ndarray = ~HAS_STAGE[self.kind] | ((self.stage >= 0) & (self.stage < self.S))
+        return ok
 
     @cached_property
     def mb_ok(self) -> np.ndarray:
         """Microbatch in range, and the stage (if that is in range) on its path."""
-        ok = ~HAS_MICROBATCH[self.kind] | ((self.mb >= 0) & (self.mb < self.M))
+        ok: np.ndarray = ~HAS_MICROBATCH[self.kind] | ((self.mb >= 0) & (self.mb < self.M))
         rows = np.flatnonzero(ok & self.stage_ok & HAS_MICROBATCH[self.kind])
         ok[rows] = self.footprint.on_path[self.cls[rows], self.stage[rows]]
         return ok
@@ -107,7 +129,7 @@ class Facts:
 
     @cached_property
     def _all_placed(self) -> bool:
-        """The usual case, in a few passes: compute operations alone, every microbatch visits every stage, and each is where it belongs."""
+        """The usual case in few passes: compute alone, no microbatch skips a stage, all on the right rank."""
         return bool(
             self.n
             and self.M
@@ -126,76 +148,74 @@ class Facts:
 
     @cached_property
     def is_collective(self) -> np.ndarray:
-        k = self.kind
-        out = (k == Kind.COLL) | (k == Kind.INIT) | (k == Kind.REDUCE_TIE)
-        rows = np.flatnonzero((k == Kind.REDUCE) & self.stage_ok)
+        out: np.ndarray = IS_COLLECTIVE[self.kind]
+        rows = np.flatnonzero((self.kind == Kind.REDUCE) & self.stage_ok)
         out[rows] = self.is_replicated[self.stage[rows]]
         return out
 
     @cached_property
     def is_unit(self) -> np.ndarray:
         """Transfers and collectives: what queues hold."""
-        return IS_TRANSFER[self.kind] | self.is_collective
+        units: np.ndarray = IS_TRANSFER[self.kind] | self.is_collective
+        return units
 
     @cached_property
     def has_event(self) -> np.ndarray:
-        k = self.kind
-        return ~((k == Kind.UNSHARD) | (k == Kind.RESHARD) | (k == Kind.FREE))
+        has_event: np.ndarray = HAS_EVENT[self.kind]
+        return has_event
 
     @cached_property
     def is_host(self) -> np.ndarray:
         """Compute-like operations and INIT: those the rank does in its order (R-DEP-6)."""
-        return self.has_event & (~self.is_unit | (self.kind == Kind.INIT))
+        hosted: np.ndarray = self.has_event & (~self.is_unit | (self.kind == Kind.INIT))
+        return hosted
 
     def first(self, kind: Kind, anywhere: bool = False) -> np.ndarray:
-        """First row of each (stage, microbatch) among the placed rows of a kind, or among those `anywhere`; -1: none. Index stage * M + mb."""
+        """First row of a kind at each stage * M + mb, of the placed rows or of those `anywhere`; -1: none."""
         table = np.full(self.S * self.M, -1, dtype=np.int64)
-        of_kind = self.kind == kind
-        rows = np.flatnonzero(
-            of_kind
-            if self._all_placed
-            else of_kind & (self.stage_ok & self.mb_ok if anywhere else self.placed)
-        )[::-1]
+        chosen = self.kind == kind
+        if not self._all_placed:
+            chosen &= self.stage_ok & self.mb_ok if anywhere else self.placed
+        rows = np.flatnonzero(chosen)[::-1]
         table[self.place.take(rows)] = rows
         return table
 
     @cached_property
     def listed(self) -> dict[Kind, np.ndarray]:
         """First rows of the compute kinds, on whatever rank: what counts as listed (IL302, IL305, IL601)."""
-        if (self.rank_ok | ~IS_COMPUTE[self.kind]).all():
-            return {
-                Kind.F: self.first_F,
-                Kind.B: self.first_B,
-                Kind.I: self.first_I,
-                Kind.W: self.first_W,
-                Kind.LOSS: self.first_LOSS,
-            }
-        return {k: self.first(k, anywhere=True) for k in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.LOSS)}
+        if not (self.rank_ok | ~IS_COMPUTE[self.kind]).all():
+            return {kind: self.first(kind, anywhere=True) for kind in COMPUTE}
+        return {
+            Kind.F: self.first_F,
+            Kind.B: self.first_B,
+            Kind.I: self.first_I,
+            Kind.W: self.first_W,
+            Kind.LOSS: self.first_LOSS,
+        }
 
     @cached_property
-    def first_F(self):
+    def first_F(self) -> np.ndarray:
         return self.first(Kind.F)
 
     @cached_property
-    def first_X(self):
+    def first_X(self) -> np.ndarray:
+        """X of each stage and microbatch: the operation on the gradient of its input, I or B."""
         if not (self.kind == Kind.I).any():
             return self.first_B
-        return (
-            np.where(self.first_I >= 0, self.first_I, self.first_B)
-            if (self.kind == Kind.B).any()
-            else self.first_I
-        )
+        if not (self.kind == Kind.B).any():
+            return self.first_I
+        return np.where(self.first_I >= 0, self.first_I, self.first_B)
 
     @cached_property
-    def first_I(self):
+    def first_I(self) -> np.ndarray:
         return self.first(Kind.I)
 
     @cached_property
-    def first_B(self):
+    def first_B(self) -> np.ndarray:
         return self.first(Kind.B)
 
     @cached_property
-    def first_W(self):
+    def first_W(self) -> np.ndarray:
         return self.first(Kind.W)
 
     @cached_property
@@ -208,55 +228,50 @@ class Facts:
         return np.where(self.first_W >= 0, self.first_W, self.first_X)
 
     @cached_property
-    def first_LOSS(self):
+    def first_LOSS(self) -> np.ndarray:
         return self.first(Kind.LOSS)
 
     def on_rank(self, rows: np.ndarray, rank: int) -> np.ndarray:
         """Those of the ascending rows that lie on one rank."""
-        a, b = self.program.order.start[rank : rank + 2]
-        return rows[np.searchsorted(rows, a) : np.searchsorted(rows, b)]
+        first, end = np.searchsorted(rows, self.program.order.start[rank : rank + 2])
+        return rows[first:end]
 
     def neighbour(self, table: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """prev or next (a footprint table) of each row's stage; -1: none."""
-        return table[self.cls[rows], self.stage[rows]]
+        neighbours: np.ndarray = table[self.cls[rows], self.stage[rows]]
+        return neighbours
 
     @cached_property
     def data(self) -> Edges:
         """R-DEP-1 to R-DEP-4 between listed operations, wherever they lie."""
-        M, fp = self.M, self.footprint
-        parts: list[tuple[np.ndarray, np.ndarray, int]] = []
-
-        def add(table, stage, dst, rule):
-            src = np.where(stage >= 0, table[np.maximum(stage, 0) * M + self.mb[dst]], -1)
-            hit = src >= 0
-            parts.append((src[hit], dst[hit], rule))
-
-        def listed(table):
-            return table[table >= 0]
-
-        if self.n and self.S and M:
-            f, x, w, loss = (listed(t) for t in (self.first_F, self.first_X, self.first_W, self.first_LOSS))
-            add(self.first_F, self.neighbour(fp.prev, f), f, 1)
-            add(self.first_F, self.stage[x], x, 2)
-            add(self.first_F, self.stage[w], w, 2)
-            after = self.neighbour(fp.next, x)
-            crossing = (after >= 0) & fp.cross[self.cls[x], np.maximum(after, 0)]
-            add(self.first_X, np.where(crossing, after, -1), x, 2)
-            add(self.first_F, self.stage[loss], loss, 3)
-            add(self.first_LOSS, np.where(after < 0, self.stage[x], -1), x, 3)
-            add(self.first_I, self.stage[w], w, 4)
-        if not parts:
-            empty = np.empty(0, dtype=np.int64)
-            return Edges(empty, empty, empty)
-        return Edges(
-            np.concatenate([p[0] for p in parts]),
-            np.concatenate([p[1] for p in parts]),
-            np.concatenate([np.full(len(p[0]), p[2]) for p in parts]),
+        fp = self.footprint
+        if not (self.n and self.S and self.M):
+            return Edges.join(())
+        tables = (self.first_F, self.first_X, self.first_W, self.first_LOSS)
+        f, x, w, loss = (table[table >= 0] for table in tables)
+        after = self.neighbour(fp.next, x)
+        crossing = (after >= 0) & fp.cross[self.cls[x], np.maximum(after, 0)]
+        return Edges.join(
+            (
+                self._edges(self.first_F, self.neighbour(fp.prev, f), f, 1),
+                self._edges(self.first_F, self.stage[x], x, 2),
+                self._edges(self.first_F, self.stage[w], w, 2),
+                self._edges(self.first_X, np.where(crossing, after, -1), x, 2),
+                self._edges(self.first_F, self.stage[loss], loss, 3),
+                self._edges(self.first_LOSS, np.where(after < 0, self.stage[x], -1), x, 3),
+                self._edges(self.first_I, self.stage[w], w, 4),
+            )
         )
+
+    def _edges(self, table: np.ndarray, stage: np.ndarray, dst: np.ndarray, rule: int) -> Edges:
+        """From the row of `table` at each stage (-1: none) and the dst's microbatch, where it is listed."""
+        src = np.where(stage >= 0, table[np.maximum(stage, 0) * self.M + self.mb[dst]], -1)
+        found = src >= 0
+        return Edges(src[found], dst[found], np.full(int(np.count_nonzero(found)), rule))
 
     @cached_property
     def overlap_head(self) -> np.ndarray:
-        """The row that names each row's event among compute operations: the first half of an overlap, else itself."""
+        """The row that names each row's event among compute: the first half of an overlap, else itself."""
         head = np.arange(self.n)
         head[self.second_halves] -= 1
         return head
@@ -266,20 +281,21 @@ class Facts:
         """Second rows of overlaps."""
         rows = np.flatnonzero(self.launch >= 0)
         rows = rows[IS_COMPUTE[self.kind[rows]]]
-        return rows[1:][self.launch[rows[1:]] == self.launch[rows[:-1]]]
+        second: np.ndarray = rows[1:][self.launch[rows[1:]] == self.launch[rows[:-1]]]
+        return second
 
     @cached_property
     def collective_key(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of collectives, number of the shared event of each). The k-th of each member on a communicator share one."""
+        """(rows of collectives, number of each one's event): the k-th of a communicator's members share it."""
         rows = np.flatnonzero(self.is_collective)
         comm = self.comm[rows].astype(np.int64)
         lane = comm * self.program.ranks + self.rank[rows]
-        position = occurrence(lane)
+        position = count_earlier(lane)
         _, event = np.unique(comm * (self.n + 1) + position, return_inverse=True)
         return rows, event
 
 
-def occurrence(key: np.ndarray) -> np.ndarray:
+def count_earlier(key: np.ndarray) -> np.ndarray:
     """For each element the number of equal elements before it."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]

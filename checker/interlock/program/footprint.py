@@ -1,8 +1,9 @@
-"""The backward footprint (spec/footprint.md): which backward work exists, from the trainable bits and the paths alone."""
+"""The backward footprint (spec/footprint.md): which backward work exists, from trainable bits and paths."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from interlock.program.ir import Layer, Program
 
 @dataclass(frozen=True)
 class Footprint:
-    """Answers for each class of microbatches with the same present layers; `of[m]` is the class of microbatch m.
+    """Answers for each class of microbatches with the same present layers; `of[m]`: the class of m.
 
-    Shapes: present, stashes [classes, layers]; prev, next, on_path, cross, back, iwork, wwork [classes, stages]; reduce [stages].
+    Shapes: present, stashes [classes, layers]; reduce [stages]; all others [classes, stages].
     prev and next are -1 at the ends of a path.
     """
 
@@ -83,8 +84,6 @@ def _presence(program: Program) -> tuple[np.ndarray, np.ndarray]:
     return of, present
 
 
-def with_trainable(layers: tuple[Layer, ...], trainable) -> tuple[Layer, ...]:
+def with_trainable(layers: tuple[Layer, ...], trainable: Iterable[bool]) -> tuple[Layer, ...]:
     """The same layers with other trainable bits."""
-    from dataclasses import replace
-
     return tuple(replace(l, trainable=bool(t)) for l, t in zip(layers, trainable, strict=True))

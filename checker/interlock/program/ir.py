@@ -88,7 +88,7 @@ class Tie:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes per rank (None: unbounded); per weight byte, gradient and optimizer as (numerator, denominator)."""
+    """Bytes per rank (None: unbounded); gradient, optimizer: (numerator, denominator) per weight byte."""
 
     capacity: tuple[int | None, ...]
     gradient: tuple[int, int] = (1, 1)
@@ -97,7 +97,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Order:
-    """Columns of all operations; rank r owns rows start[r] .. start[r+1]-1. -1: absent; comm 0: default.
+    """Columns of all operations; rank r owns rows start[r] .. start[r+1]-1. -1: none; comm 0: default.
 
     `at` and `width` give each operation's place in the sources (characters, text/source.py); -1: none.
     """

@@ -16,7 +16,7 @@ class Sort(Enum):
 class Kind(IntEnum):
     """Number in the plain form, sort, and written form, which names the fields an operation of the kind has.
 
-    `@{comm}` at the end of a form is left out for communicator 0. A Replicated stage's REDUCE is a collective.
+    `@{comm}` at the end of a form is left out for communicator 0. REDUCE on a Replicated stage: a collective.
     """
 
     F = 0, Sort.COMPUTE, "{stage}F{mb}"

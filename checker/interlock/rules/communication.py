@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from interlock.program.facts import IS_SEND, IS_TRANSFER, Facts, occurrence
+from interlock.program.facts import IS_SEND, IS_TRANSFER, Facts, count_earlier
 from interlock.program.ir import Kind
 from interlock.rules.alike import MANY
 from interlock.text.finding import Finding, Mark
@@ -48,7 +48,7 @@ class Transfers:
         comm = facts.comm[rows].astype(np.int64)
         key = (comm * p.ranks + self.source) * p.ranks + self.destination
         self.edges, self.edge = np.unique(key, return_inverse=True)
-        self.turn = occurrence(self.edge * 2 + self.is_send)
+        self.turn = count_earlier(self.edge * 2 + self.is_send)
         # payload: (F, producer), (B, producer) or the name
         SM = max(facts.S * facts.M, 1)
         producer = np.where(np.isin(k, [int(Kind.SEND_F), int(Kind.SEND_B)]), stage, other)
@@ -144,7 +144,7 @@ def required(facts: Facts, t: Transfers) -> Iterator[Finding]:
                 said += 1
                 yield _lacking(facts, kind, s_, m, left, right, rank, peer)
         again = rows[count[key] > 1]
-        for row in again[occurrence(facts.stage[again] * M + facts.mb[again]) > 0][:MANY].tolist():
+        for row in again[count_earlier(facts.stage[again] * M + facts.mb[again]) > 0][:MANY].tolist():
             if tuple(sorted((int(facts.rank[row]), _peer(t, row)))) not in crossed:
                 first = int(
                     rows[(facts.stage[rows] == facts.stage[row]) & (facts.mb[rows] == facts.mb[row])][0]

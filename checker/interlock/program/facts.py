@@ -286,7 +286,7 @@ class Facts:
 
     @cached_property
     def collective_key(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of collectives, number of each one's event): the k-th of a communicator's members share it."""
+        """(rows of collectives, number of each one's event): the k-th of all members share it."""
         rows = np.flatnonzero(self.is_collective)
         comm = self.comm[rows].astype(np.int64)
         lane = comm * self.program.ranks + self.rank[rows]

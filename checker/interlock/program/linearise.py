@@ -18,7 +18,7 @@ FEW = 32  # rows that go on in a wave, on average, below which it is slower
 
 @dataclass(frozen=True)
 class Times:
-    """`time[row]`: steps on the longest path to it; -1: it never runs. `stuck[r]`: the row rank r stops at."""
+    """`time[row]`: steps on the longest path to it; -1: it never runs. `stuck[r]`: where rank r stops."""
 
     time: np.ndarray
     stuck: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Transfers placed along one linearisation; what a freezing leaves (communication.md, "Inserted transfers")."""
+"""Transfers placed along one linearisation, freezings (spec/communication.md, "Inserted transfers")."""
 
 from __future__ import annotations
 

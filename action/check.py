@@ -1,4 +1,5 @@
-"""The action's check: which files, one run of `interlock check`, and where its reports lie. Ends with 0: a later step gives the exit code.
+"""The action's check: which files, one run of `interlock check`, and where its reports lie. Ends with 0: a
+later step gives the exit code.
 
 Reads SRC, ARGS, CHANGED_ONLY and BASE, and what GitHub sets. The standard library only.
 """
@@ -54,7 +55,9 @@ def below(name: str, src: list[str]) -> bool:
 
 
 def users(names: set[str]) -> set[str]:
-    """These, and the files with schedules, tracked by git, that use one of them or have it for a profile, or use one that does."""
+    """These, and the files with schedules, tracked by git, that use one of them or have it for a profile, or
+    use one that does.
+    """
     uses = {}
     for name in (git("ls-files", "-z", "*.sched") or "").split("\0"):
         try:

@@ -1,4 +1,5 @@
-"""The summary of a run in Markdown: a table of the verdicts, and what is wrong as `interlock check` tells it, pictures of the faults included.
+"""The summary of a run in Markdown: a table of the verdicts, and what is wrong as `interlock check` tells it,
+pictures of the faults included.
 
 Reads REPORT (JSON), TEXT and EXIT_CODE. The standard library only.
 """

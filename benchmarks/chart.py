@@ -1,4 +1,6 @@
-"""Line charts as SVG text: text is text, dark where the reader prefers it, colours as in the pictures of `interlock show`."""
+"""Line charts as SVG text: text is text, dark where the reader prefers it, colours as in the pictures of
+`interlock show`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _STYLE = """text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetic
 
 @dataclass(frozen=True)
 class Line:
-    """Points in the data's units. hue: of the palette. dots: points beside the line; dash: a broken line; name: empty for none; width in pixels, pale from 5 on."""
+    """Points in the data's units. hue: of the palette. dots: points beside the line; dash: a broken line;
+    name: empty for none; width in pixels, pale from 5 on.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -28,7 +32,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """The horizontal axis is 0 to `right` in steps of `step`, written as `form`; the vertical one 0 to `top` in steps of `tick`. levels, places: (value, text)
+    """The horizontal axis is 0 to `right` in steps of `step`, written as `form`; the vertical one 0 to `top`
+    in steps of `tick`. levels, places: (value, text)
     of horizontal and of vertical marks."""
 
     title: str
@@ -53,35 +58,45 @@ class Chart:
         )
         dark = "".join(f".c{h}{{stroke:{REGIONS[h][0]}}}.f{h}{{fill:{REGIONS[h][0]}}}" for h in self._hues())
         out = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 '
+            f'{WIDTH} {HEIGHT}" role="img" aria-labelledby="t d">',
             f'<title id="t">{escape(self.title)}</title><desc id="d">{escape(self.subtitle)}</desc>',
             f"<style>{_STYLE}{css}@media (prefers-color-scheme:dark){{{dark}}}</style>",
             f'<rect class="p" width="{WIDTH}" height="{HEIGHT}"/>',
-            f'<text class="i" x="12" y="21" style="font-size:15px;font-weight:600">{escape(self.title)}</text><text class="s" x="12" y="39">{escape(self.subtitle)}</text>',
+            '<text class="i" x="12" y="21" '
+            f'style="font-size:15px;font-weight:600">{escape(self.title)}</text><text class="s" x="12" '
+            f'y="39">{escape(self.subtitle)}</text>',
         ]
         for k in range(int(self.top / self.tick + 1e-9) + 1):
             v = k * self.tick
             out.append(
-                f'<path class="g" d="M{LEFT} {y(v):.1f}H{end}"/><text class="s" x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>'
+                f'<path class="g" d="M{LEFT} {y(v):.1f}H{end}"/><text class="s" x="{LEFT - 8}" '
+                f'y="{y(v) + 4:.1f}" text-anchor="end">{v:g}</text>'
             )
         for k in range(int(self.right / self.step + 1e-9) + 1):
             v = k * self.step
             out.append(
-                f'<text class="s" x="{x(v):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{self.form.format(v)}</text>'
+                f'<text class="s" x="{x(v):.1f}" y="{HEIGHT - BOTTOM + 18}" '
+                f'text-anchor="middle">{self.form.format(v)}</text>'
             )
         out.append(
-            f'<text class="s" x="{(LEFT + end) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(self.x)}</text>'
+            f'<text class="s" x="{(LEFT + end) / 2}" y="{HEIGHT - 12}" '
+            f'text-anchor="middle">{escape(self.x)}</text>'
         )
         out.append(
-            f'<text class="s" transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{escape(self.y)}</text>'
+            f'<text class="s" transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" '
+            f'text-anchor="middle">{escape(self.y)}</text>'
         )
         for v, said in self.levels:
             out.append(
-                f'<path class="a" d="M{LEFT} {y(v):.1f}H{end}" stroke-dasharray="2 3"/><text class="i" x="{x(self.right * 0.8):.1f}" y="{y(v) - 5:.1f}" text-anchor="middle">{escape(said)}</text>'
+                f'<path class="a" d="M{LEFT} {y(v):.1f}H{end}" stroke-dasharray="2 3"/><text class="i" '
+                f'x="{x(self.right * 0.8):.1f}" y="{y(v) - 5:.1f}" '
+                f'text-anchor="middle">{escape(said)}</text>'
             )
         for v, said in self.places:
             out.append(
-                f'<path class="a" d="M{x(v):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke-dasharray="2 3"/><text class="i" x="{x(v) + 5:.1f}" y="{HEIGHT - BOTTOM - 8}">{escape(said)}</text>'
+                f'<path class="a" d="M{x(v):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke-dasharray="2 3"/><text '
+                f'class="i" x="{x(v) + 5:.1f}" y="{HEIGHT - BOTTOM - 8}">{escape(said)}</text>'
             )
         for line in self.lines:
             dash = ' stroke-dasharray="6 4"' if line.dash else ""
@@ -98,13 +113,16 @@ class Chart:
         return sorted({line.hue for line in self.lines})
 
     def _names(self, x, y) -> list[str]:
-        """Beside the ends of the lines, apart from one another; above where a line ends before the right border."""
+        """Beside the ends of the lines, apart from one another; above where a line ends before the right
+        border.
+        """
         out, right = [], []
         for line in self.lines:
             a, b = line.points[-1]
             if line.name and a < self.right * 0.95:
                 out.append(
-                    f'<text class="f{line.hue}" x="{x(a):.1f}" y="{y(b) - 6:.1f}" text-anchor="middle">{escape(line.name)}</text>'
+                    f'<text class="f{line.hue}" x="{x(a):.1f}" y="{y(b) - 6:.1f}" '
+                    f'text-anchor="middle">{escape(line.name)}</text>'
                 )
             elif line.name:
                 right.append((y(b) + 4, line))

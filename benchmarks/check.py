@@ -4,13 +4,17 @@
 
 Writes 1F1B and interleaved schedules as compute-only CSVs and measures, each in a process of its own,
 
-* Interlock: the whole process (`interlock check FILE`: start, certificate and kernel included), and in one process read, check under `pair` (rules,
+* Interlock: the whole process (`interlock check FILE`: start, certificate and kernel included), and in one
+process read, check under `pair` (rules,
   engine, kernel), and the kernel alone;
-* PyTorch, where torch 2.13 can be imported: what its loader does (parse, `_validate_schedule`, `_add_unshard_reshard` and `_add_reduce_grad`,
-  `_add_send_recv`) and the simulation `_simulate_comms_compute`, without its start. `_add_unshard_reshard` is quadratic in the operations of a rank and
+* PyTorch, where torch 2.13 can be imported: what its loader does (parse, `_validate_schedule`,
+`_add_unshard_reshard` and `_add_reduce_grad`,
+  `_add_send_recv`) and the simulation `_simulate_comms_compute`, without its start. `_add_unshard_reshard` is
+  quadratic in the operations of a rank and
   left out where it would take an hour; `--full` takes about a quarter of an hour in all.
 
-The ratio is PyTorch's steps over our whole process. What each checks is not the same: PyTorch knows no deadlock on ordered channels, no memory, no footprint, and hands over no certificate.
+The ratio is PyTorch's steps over our whole process. What each checks is not the same: PyTorch knows no
+deadlock on ordered channels, no memory, no footprint, and hands over no certificate.
 """
 
 from __future__ import annotations
@@ -236,7 +240,8 @@ def show(row: dict) -> None:
     )
     left_out = "" if "unshard, reduce" in s else " (its quadratic step left out)"
     print(
-        f"  Interlock, process start included, is {steps / row['whole']['seconds']:.1f} times as fast as these steps{left_out}"
+        f"  Interlock, process start included, is {steps / row['whole']['seconds']:.1f} times as fast as "
+        f"these steps{left_out}"
     )
 
 

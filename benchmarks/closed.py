@@ -1,4 +1,5 @@
-"""Prints the closed forms of the standard skeletons, each checked against the simulator (spec/cost.md, "Closed forms").
+"""Prints the closed forms of the standard skeletons, each checked against the simulator (spec/cost.md,
+"Closed forms").
 
 PYTHONPATH=checker python benchmarks/closed.py [SKELETON ..]
 """

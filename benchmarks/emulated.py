@@ -1,6 +1,7 @@
 """What the emulated benchmarks share: plans of schedules with their times, predicted and run.
 
-An emulated step has timed waits for compute and moves its payloads over gloo between processes of this machine (spec/lowering.md, "Emulation").
+An emulated step has timed waits for compute and moves its payloads over gloo between processes of this
+machine (spec/lowering.md, "Emulation").
 """
 
 from __future__ import annotations

@@ -1,19 +1,29 @@
-"""Predicted against measured step time on emulated compute: three families of models, two sequence lengths, four schedules.
+"""Predicted against measured step time on emulated compute: three families of models, two sequence lengths,
+four schedules.
 
     PYTHONPATH=checker python benchmarks/fidelity.py [--repeats N] [--only WORD] [--json FILE]
 
-The overhead of an operation and the links of this machine are measured first, by runs of other programs; with them the performance model predicts each case, which is
-then run: timed waits for compute, payloads over gloo, queues of the model `pair`. Exits 1 if the average error is above 2 %. It says something on an idle machine only, or with
+The overhead of an operation and the links of this machine are measured first, by runs of other programs; with
+them the performance model predicts each case, which is
+then run: timed waits for compute, payloads over gloo, queues of the model `pair`. Exits 1 if the average
+error is above 2 %. It says something on an idle machine only, or with
 priority over whatever else runs (`chrt -f 1` before the command, as root).
 
 Where the times come from (F, B, W of a layer, B the input gradient):
-* Gemma (dense; 32 layers, hidden 1536, vocabulary 256000, tensor parallel 8) and DeepSeek (16 layers, the first 3 dense and the rest MoE, hidden 2048, vocabulary 131072,
-  tensor parallel 2): ratios of the OctoPipe authors' simulator (arXiv 2509.23722) at 4096 tokens. At 8192: what is linear in the length takes twice as long, attention's
-  scores four times, their share of a layer's work being s / (6 h + s) at s tokens and hidden size h; a head and an expert layer's surplus are linear.
-* Nemotron-H (attention among Mamba layers; 28 layers, hidden 1024, tensor parallel 2): the same source's ratios at 4096 and at 32768 tokens.
-* An embedding is to a layer as that of nemotron-nano-v2-9B is to its Mamba layer in the same source: F 0.28, B none, W 1.07.
-* The vision tower in front of DeepSeek: 32 layers (Qwen2-VL), each 2.88e17 / 4.76e18 of a layer of the backbone (Mpipe, arXiv 2607.03229, Table 1), its F, B and W alike.
-A payload is tokens x hidden x 2 bytes / tensor parallel, as one of its ranks sends it. The published ratios have no unit: one is UNIT here. 32768 tokens are run with a quarter
+* Gemma (dense; 32 layers, hidden 1536, vocabulary 256000, tensor parallel 8) and DeepSeek (16 layers, the
+first 3 dense and the rest MoE, hidden 2048, vocabulary 131072,
+  tensor parallel 2): ratios of the OctoPipe authors' simulator (arXiv 2509.23722) at 4096 tokens. At 8192:
+  what is linear in the length takes twice as long, attention's
+  scores four times, their share of a layer's work being s / (6 h + s) at s tokens and hidden size h; a head
+  and an expert layer's surplus are linear.
+* Nemotron-H (attention among Mamba layers; 28 layers, hidden 1024, tensor parallel 2): the same source's
+ratios at 4096 and at 32768 tokens.
+* An embedding is to a layer as that of nemotron-nano-v2-9B is to its Mamba layer in the same source: F 0.28,
+B none, W 1.07.
+* The vision tower in front of DeepSeek: 32 layers (Qwen2-VL), each 2.88e17 / 4.76e18 of a layer of the
+backbone (Mpipe, arXiv 2607.03229, Table 1), its F, B and W alike.
+A payload is tokens x hidden x 2 bytes / tensor parallel, as one of its ranks sends it. The published ratios
+have no unit: one is UNIT here. 32768 tokens are run with a quarter
 of the time and of the bytes.
 """
 
@@ -115,7 +125,10 @@ def schedule(model: str, first: str, rest: list[str], skeleton: str) -> Plan:
     if skeleton == "transpose":
         cut = f"first = {first} : transpose  rest = {', '.join(rest)} : 1f1b(partition: balanced)"
     else:
-        cut = f"all = {', '.join([first, *rest])} : {skeleton[:-1] + ', ' if skeleton.endswith(')') else skeleton + '('}partition: balanced)"
+        cut = (
+            f"all = {', '.join([first, *rest])} : "
+            f"{skeleton[:-1] + ', ' if skeleton.endswith(')') else skeleton + '('}partition: balanced)"
+        )
     return plan(
         f"schedule s {{ ranks {RANKS} microbatches {MICROBATCHES} model {{ {model} }} cut {{ {cut} }} }}"
     )
@@ -143,7 +156,8 @@ def main() -> int:
     with Pool(RANKS) as pool:
         machine = calibrate(pool, RANKS)
         print(
-            f"{RANKS} ranks, {MICROBATCHES} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {machine}\n{'':56}{'predicted':>11}{'measured':>11}{'error':>8}{'spread':>8}"
+            f"{RANKS} ranks, {MICROBATCHES} microbatches, {args.repeats} runs each; {load()}\nmeasured "
+            f"first: {machine}\n{'':56}{'predicted':>11}{'measured':>11}{'error':>8}{'spread':>8}"
         )
         for name, model, skeleton, how in asked:
             if args.only not in name:
@@ -163,12 +177,14 @@ def main() -> int:
                 }
             )
             print(
-                f"{name:56}{predicted / 1e6:>8.0f} ms{middle / 1e6:>8.0f} ms{found[-1]['error']:>+8.2%}{found[-1]['spread']:>8.2%}",
+                f"{name:56}{predicted / 1e6:>8.0f} ms{middle / 1e6:>8.0f} "
+                f"ms{found[-1]['error']:>+8.2%}{found[-1]['spread']:>8.2%}",
                 flush=True,
             )
     average = mean(abs(f["error"]) for f in found)
     print(
-        f"{len(found)} cases: {average:.2%} on average, {max(abs(f['error']) for f in found):.2%} at most; with compute alone {mean(abs(f['error_of_compute_alone']) for f in found):.2%}; "
+        f"{len(found)} cases: {average:.2%} on average, {max(abs(f['error']) for f in found):.2%} at most; "
+        f"with compute alone {mean(abs(f['error_of_compute_alone']) for f in found):.2%}; "
         f"spread {mean(f['spread'] for f in found):.2%} on average; {load()}"
     )
     if args.json:

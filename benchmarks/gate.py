@@ -2,8 +2,10 @@
 
     PYTHONPATH=checker python benchmarks/gate.py [--files 1000] [--jobs 1 2] [--rounds 3] [--json FILE]
 
-Writes .sched files of several kinds (derived and explicit orders, 2 to 16 ranks, 4 to 64 microbatches, with and without freezing) and PyTorch CSVs, and
-measures whole processes: start, checking, the kernel, and the report as SARIF. The best of the rounds counts; between two of one kind others are run.
+Writes .sched files of several kinds (derived and explicit orders, 2 to 16 ranks, 4 to 64 microbatches, with
+and without freezing) and PyTorch CSVs, and
+measures whole processes: start, checking, the kernel, and the report as SARIF. The best of the rounds counts;
+between two of one kind others are run.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ def written(name: str, ranks: int, microbatches: int) -> str:
     rows = "".join(
         f"    rank {r}: {' '.join(row)}\n" for r, row in enumerate(one_f_one_b(ranks, microbatches))
     )
-    return f"schedule {name} {{\n  ranks {ranks}\n  microbatches {microbatches}\n  order transfers inserted {{\n{rows}  }}\n}}\n"
+    return (
+        f"schedule {name} {{\n  ranks {ranks}\n  microbatches {microbatches}\n  order transfers inserted "
+        f"{{\n{rows}  }}\n}}\n"
+    )
 
 
 def files() -> Iterator[tuple[str, str]]:
@@ -102,7 +107,8 @@ def main() -> None:
     print(f"{args.files} files, best of {args.rounds}; {os.cpu_count()} cores, load {load:.1f} before")
     for jobs, (took, busy) in best.items():
         print(
-            f"--jobs {jobs}: {took:6.2f} s, {1000 * took / args.files:5.2f} ms a file, {best[args.jobs[0]][0] / took:.2f} times as fast; {busy:.2f} s of processors"
+            f"--jobs {jobs}: {took:6.2f} s, {1000 * took / args.files:5.2f} ms a file, "
+            f"{best[args.jobs[0]][0] / took:.2f} times as fast; {busy:.2f} s of processors"
         )
     if args.json:
         args.json.write_text(

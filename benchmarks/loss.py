@@ -1,4 +1,5 @@
-"""Trains the small vision-language model of examples/ by both schedules of small_vlm.sched and draws the two loss curves over each other.
+"""Trains the small vision-language model of examples/ by both schedules of small_vlm.sched and draws the two
+loss curves over each other.
 
 PYTHONPATH=checker python benchmarks/loss.py [--steps 50] [-o examples/loss.svg]
 """
@@ -93,7 +94,8 @@ def main() -> None:
     args.out.write_text(draw(curves), encoding="utf-8")
     apart = [abs(a - b) for a, b in zip(*curves.values())]
     print(
-        f"{args.steps} steps, from {curves['baseline'][0]:.9f} to {curves['baseline'][-1]:.9f}; at most {max(apart):.1e} apart, {sum(a == 0 for a in apart)} steps equal in all decimals"
+        f"{args.steps} steps, from {curves['baseline'][0]:.9f} to {curves['baseline'][-1]:.9f}; at most "
+        f"{max(apart):.1e} apart, {sum(a == 0 for a in apart)} steps equal in all decimals"
     )
 
 

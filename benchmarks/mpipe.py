@@ -1,14 +1,20 @@
-"""Mpipe's two published speedups beside the performance model: which share of the compute an encoder must have for transpose to give them, by ranks and baseline.
+"""Mpipe's two published speedups beside the performance model: which share of the compute an encoder must
+have for transpose to give them, by ranks and baseline.
 
     PYTHONPATH=checker python benchmarks/mpipe.py [--svg FILE] [--json FILE]
 
-The paper (arXiv 2607.03229) says neither how many ranks and microbatches its pipelines have nor where the encoder's load lies between them, so nothing is reproduced: this shows for
-which shares its figures are what the model predicts. A trained encoder and a backbone of equal stages, B = 2 F, 4 P microbatches of one length, transfers free. Baselines:
+The paper (arXiv 2607.03229) says neither how many ranks and microbatches its pipelines have nor where the
+encoder's load lies between them, so nothing is reproduced: this shows for
+which shares its figures are what the model predicts. A trained encoder and a backbone of equal stages, B = 2
+F, 4 P microbatches of one length, transfers free. Baselines:
 
-* `before`: the encoder in front of the backbone's first stage, the backbone spread evenly over all ranks (Megatron-LM; the paper's experiment B)
-* `apart`: the encoder on a rank of its own, the backbone on the others (as DistTrain separates them; experiment A)
+* `before`: the encoder in front of the backbone's first stage, the backbone spread evenly over all ranks
+(Megatron-LM; the paper's experiment B)
+* `apart`: the encoder on a rank of its own, the backbone on the others (as DistTrain separates them;
+experiment A)
 
-Transpose has the owner map with the least exposure. HyperParallel's own transpose, which hides nothing of the encoder, is compared with it in tables.py.
+Transpose has the owner map with the least exposure. HyperParallel's own transpose, which hides nothing of the
+encoder, is compared with it in tables.py.
 """
 
 from __future__ import annotations
@@ -43,7 +49,8 @@ def step(ranks: int, microbatches: int, share: float, cut: str) -> int:
         "transpose": "encoder = vit : transpose(owner: balanced)  backbone = llm : 1f1b",
     }
     e = elaborate_text(
-        f"schedule s {{ ranks {ranks} microbatches {microbatches} cut {{ {skeletons[cut]} }} model {{ layer vit {{ forward {encode}ns backward {2 * encode}ns }}"
+        f"schedule s {{ ranks {ranks} microbatches {microbatches} cut {{ {skeletons[cut]} }} model {{ layer "
+        f"vit {{ forward {encode}ns backward {2 * encode}ns }}"
         f" layers llm[{stages}] {{ forward {layer}ns backward {2 * layer}ns }} }} }}"
     )
     return makespan(e.program, compute_durations(e.program, e.times))
@@ -59,7 +66,9 @@ def speedups(ranks: int, per_rank: int) -> dict[str, list[float]]:
 
 
 def share_for(speedup: float, curve: list[float]) -> float | None:
-    """The smallest share from which on the speedup is reached, between points of the grid by a straight line; None beyond the grid."""
+    """The smallest share from which on the speedup is reached, between points of the grid by a straight line;
+    None beyond the grid.
+    """
     below = [k for k, v in enumerate(curve) if v < speedup]
     k = below[-1] if below else -1
     if k < 0 or k == len(curve) - 1:
@@ -76,13 +85,15 @@ def main() -> int:
     goals = {e["name"]: e["speedup"] for e in published["experiments"]}
     for e in published["experiments"]:
         print(
-            f"published {e['name']}: {e['model']}, {e['hardware']}: {e['baseline_s']} s -> {e['mpipe_s']} s, {e['speedup']:.2f}x"
+            f"published {e['name']}: {e['model']}, {e['hardware']}: {e['baseline_s']} s -> {e['mpipe_s']} "
+            f"s, {e['speedup']:.2f}x"
         )
     table = published["table1"]
     vit, llm = VIT_LAYERS * table["ViT layer"]["FLOPs"], LLM_LAYERS * table["LLM layer"]["FLOPs"]
     own = vit / (vit + llm)
     print(
-        f"\nOurs: the share of the compute from which on transpose gives these speedups; and what it gives at {own:.1%}, that of {VIT_LAYERS} ViT and {LLM_LAYERS} LLM layers of Table 1\n"
+        "\nOurs: the share of the compute from which on transpose gives these speedups; and what it gives "
+        f"at {own:.1%}, that of {VIT_LAYERS} ViT and {LLM_LAYERS} LLM layers of Table 1\n"
         f"{'ranks':>6}{'microbatches':>14}{'baseline':>10}"
         + "".join(f"{f'{goals[g]:.2f}x ({g})':>14}" for g in goals)
         + f"{f'at {own:.1%}':>12}"
@@ -141,7 +152,8 @@ def chart(curves: dict[tuple[int, str], list[float]], goals: dict[str, float], o
         )
     return Chart(
         "When transpose gives the published speedups",
-        "Predicted, 4 P microbatches. Over the encoder before the first stage (lines), or on a rank of its own (broken). Dots: as published.",
+        "Predicted, 4 P microbatches. Over the encoder before the first stage (lines), or on a rank of its "
+        "own (broken). Dots: as published.",
         "encoder's share of the compute",
         "speedup of transpose",
         lines,

@@ -1,8 +1,12 @@
-"""Operations a second (of processor time) of the performance model, from a program's arrays to its figures: the whole way and each step of it.
+"""Operations a second (of processor time) of the performance model, from a program's arrays to its figures:
+the whole way and each step of it.
 
-A program of inserted transfers; operations are compute operations, each transfer is an edge of one delay. Steps: durations of all operations; who waits for
-whom; the longest path; figures (makespan; compute, communication, overlap and bubbles of every rank; the steady period). `uneven`: the whole way where every
-operation takes a time of its own and nothing repeats. Beside them a peer: an event loop on a heap that finds the same ends, and no figures.
+A program of inserted transfers; operations are compute operations, each transfer is an edge of one delay.
+Steps: durations of all operations; who waits for
+whom; the longest path; figures (makespan; compute, communication, overlap and bubbles of every rank; the
+steady period). `uneven`: the whole way where every
+operation takes a time of its own and nothing repeats. Beside them a peer: an event loop on a heap that finds
+the same ends, and no figures.
 
     PYTHONPATH=checker python benchmarks/simulate.py
 """
@@ -72,7 +76,8 @@ def event_loop(start: list[int], need: list[int], takes: list[int], lag: int) ->
 
 def main() -> None:
     print(
-        f"million operations a second\n{'':24}{'operations':>12}{'durations':>11}{'waits':>8}{'longest path':>14}{'figures':>9}{'whole':>8}{'uneven':>8}{'event loop':>12}"
+        "million operations a "
+        f"second\n{'':24}{'operations':>12}{'durations':>11}{'waits':>8}{'longest path':>14}{'figures':>9}{'whole':>8}{'uneven':>8}{'event loop':>12}"
     )
     for name, P, M, V in CASES:
         source = derive_standard(name, P, M, V)

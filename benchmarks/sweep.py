@@ -1,13 +1,20 @@
-"""An encoder on ranks of its own against transpose, emulated: the encoder's share of a step's compute from 5 to 60 %, at 4 and 8 ranks.
+"""An encoder on ranks of its own against transpose, emulated: the encoder's share of a step's compute from 5
+to 60 %, at 4 and 8 ranks.
 
     PYTHONPATH=checker python benchmarks/sweep.py [--ranks P ..] [--repeats N] [--svg FILE] [--json FILE]
 
-A frozen encoder of 4 layers before a backbone whose F, I and W take the same; 2 P microbatches of one length. `stage`: the encoder is the first stage of a 1F1B pipeline and the
-backbone the others. `best`: the fastest, by the performance model, of the 1F1B pipelines that spread the encoder evenly over 1, 2 or 4 stages, the last of them with some of the
-backbone or none, the rest of it evenly over the others. `transpose`: the encoder on every rank, late gathers, the owner map with the least exposure. Speedups are of transpose over each. Measured as in fidelity.py, beside what the performance model says with this machine's overhead and links.
+A frozen encoder of 4 layers before a backbone whose F, I and W take the same; 2 P microbatches of one length.
+`stage`: the encoder is the first stage of a 1F1B pipeline and the
+backbone the others. `best`: the fastest, by the performance model, of the 1F1B pipelines that spread the
+encoder evenly over 1, 2 or 4 stages, the last of them with some of the
+backbone or none, the rest of it evenly over the others. `transpose`: the encoder on every rank, late gathers,
+the owner map with the least exposure. Speedups are of transpose over each. Measured as in fidelity.py, beside
+what the performance model says with this machine's overhead and links.
 
-Of transpose also the paper's spill_r = max(0, E_r - w_r), the ranks that spill, and the exact exposure T - T0, both for transfers that queue nowhere and take no time
-(spec/cost.md, "Transpose"): rank 0 has no warmup and cannot start before the first encode is done, so something is exposed where nothing spills.
+Of transpose also the paper's spill_r = max(0, E_r - w_r), the ranks that spill, and the exact exposure T -
+T0, both for transfers that queue nowhere and take no time
+(spec/cost.md, "Transpose"): rank 0 has no warmup and cannot start before the first encode is done, so
+something is exposed where nothing spills.
 """
 
 from __future__ import annotations
@@ -41,8 +48,10 @@ def text(ranks: int, share: float, cut: str) -> str:
     layer = round(backbone / count / 3 * 1e6)
     encode = round(backbone * share / (1 - share) / 4 * 1e6)
     return (
-        f"schedule s {{ ranks {ranks} microbatches {2 * ranks} cut {{ {cut} }} model {{ layers vit[4] {{ forward {encode}ns output 1MiB frozen }}"
-        f" layers llm[{count}] {{ forward {layer}ns backward_input {layer}ns backward_weight {layer}ns output 1MiB }} }} }}"
+        f"schedule s {{ ranks {ranks} microbatches {2 * ranks} cut {{ {cut} }} model {{ layers vit[4] {{ "
+        f"forward {encode}ns output 1MiB frozen }}"
+        f" layers llm[{count}] {{ forward {layer}ns backward_input {layer}ns backward_weight {layer}ns "
+        f"output 1MiB }} }} }}"
     )
 
 
@@ -101,7 +110,8 @@ def main() -> int:
             links = calibrate(pool, ranks)
             machine = links.machine(EmulationSettings())
             print(
-                f"\n{ranks} ranks, {2 * ranks} microbatches, {args.repeats} runs each; {load()}\nmeasured first: {links}"
+                f"\n{ranks} ranks, {2 * ranks} microbatches, {args.repeats} runs each; {load()}\nmeasured "
+                f"first: {links}"
             )
             print(
                 f"{'':9}{'step, ms: measured (predicted)':^48}{'speedup: measured (predicted)':^35}{'of transpose, ms':^36}\nencoder"
@@ -133,7 +143,8 @@ def main() -> int:
                     flush=True,
                 )
     print(
-        f"\nprediction of a step off by {mean(f['error'] for f in found):.2%} on average, {max(f['error'] for f in found):.2%} at most; {load()}"
+        f"\nprediction of a step off by {mean(f['error'] for f in found):.2%} on average, "
+        f"{max(f['error'] for f in found):.2%} at most; {load()}"
     )
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -168,7 +179,8 @@ def chart(found: list[dict]) -> Chart:
     top = max(v for line in lines for _, v in (*line.points, *line.dots))
     return Chart(
         "Transpose against an encoder in the pipeline",
-        "Speedup of a step: predicted (lines) and measured on emulated compute (dots). Frozen encoder, 2 P microbatches.",
+        "Speedup of a step: predicted (lines) and measured on emulated compute (dots). Frozen encoder, 2 P "
+        "microbatches.",
         "encoder's share of the compute",
         "speedup of transpose",
         lines,

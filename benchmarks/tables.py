@@ -2,7 +2,8 @@
 
     PYTHONPATH=checker python benchmarks/tables.py [--tables FILE] [--json FILE]
 
-`--tables` is a file with the published values (default: benchmarks/tables.json, as printed in the papers that it names). Every run of a schedule is a longest path
+`--tables` is a file with the published values (default: benchmarks/tables.json, as printed in the papers that
+it names). Every run of a schedule is a longest path
 (spec/cost.md); a transfer takes a fixed time and nothing else waits for it, as in those papers.
 """
 
@@ -217,7 +218,9 @@ def nemotron(published: dict) -> Iterator[Line]:
 
 
 def alternating(stages, placement, M: int) -> Program:
-    """OctoPipe's rule: whatever can start first; on a rank B after F, else F, else B, then W. F by (microbatch, stage), B the later stage first."""
+    """OctoPipe's rule: whatever can start first; on a rank B after F, else F, else B, then W. F by
+    (microbatch, stage), B the later stage first.
+    """
     S, P = len(stages), len(placement)
     done: dict[tuple[str, int, int], int] = {}
     free, rows = [0] * P, [[] for _ in range(P)]
@@ -263,12 +266,15 @@ def alternating(stages, placement, M: int) -> Program:
 
 
 def transpose(published: dict) -> Iterator[Line]:
-    """HyperParallel's transpose of a frozen encoder at unit costs (F = B = 1, an encode 1) adds ceil(M / P): all of it. Beside it the map with the least exposure, its
-    hand-overs late and free: the closed formula, the longest path, and the program as written under `edge`."""
+    """HyperParallel's transpose of a frozen encoder at unit costs (F = B = 1, an encode 1) adds ceil(M / P):
+    all of it. Beside it the map with the least exposure, its
+    hand-overs late and free: the closed formula, the longest path, and the program as written under `edge`.
+    """
     for P in (4, 8, 16):
         for M in (P, 2 * P, 4 * P, 8 * P):
             source = lambda owner, more: (
-                f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward 1ns frozen }} layers u[{P}] {{ forward 1ns backward 1ns }} }}"
+                f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward 1ns frozen }} "
+                f"layers u[{P}] {{ forward 1ns backward 1ns }} }}"
                 f" cut {{ enc = vit : transpose(owner: {owner}, {more}) x = u : 1f1b }} }}"
             )
             e = elaborate_text(source("balanced", "gather: prefix"))
@@ -295,7 +301,8 @@ def transpose(published: dict) -> Iterator[Line]:
                 found.exposed,
                 whole,
                 must=False,
-                remark=f"{float(hidden):.0%} hidden; as written under `edge` {ran - found.without}; late round robin {paper.exposed}; in any bubble {bubbles}",
+                remark=f"{float(hidden):.0%} hidden; as written under `edge` {ran - found.without}; late "
+                f"round robin {paper.exposed}; in any bubble {bubbles}",
             )
 
 
@@ -318,12 +325,14 @@ def main() -> int:
             print(f"{table}\n  {'':44}{'ours':>28}  {'published':>28}")
         mark = "" if line.agrees else "  DIFFERS" if line.must else "  differs"
         print(
-            f"  {line.what:44}{str(line.ours):>28}  {str(line.published):>28}{mark}{'   ' + line.remark if line.remark else ''}"
+            f"  {line.what:44}{str(line.ours):>28}  "
+            f"{str(line.published):>28}{mark}{'   ' + line.remark if line.remark else ''}"
         )
     wrong = [l for l in lines if l.must and not l.agrees]
     compared = [l for l in lines if l.must and l.published is not None]
     print(
-        f"{len(compared) - len(wrong)} of {len(compared)} figures that must agree do; {sum(not l.agrees for l in lines) - len(wrong)} others differ"
+        f"{len(compared) - len(wrong)} of {len(compared)} figures that must agree do; "
+        f"{sum(not l.agrees for l in lines) - len(wrong)} others differ"
     )
     if args.json:
         args.json.write_text(

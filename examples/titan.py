@@ -3,7 +3,8 @@
     interlock lower examples/small_llm.sched --to torch -o llm.plan
     torchrun --nproc-per-node 2 examples/titan.py --plan llm.plan
 
-`pipeline_llm` is all that differs: it cuts the model where the plan does and gives the trainer what torchtitan's function of that name gives it.
+`pipeline_llm` is all that differs: it cuts the model where the plan does and gives the trainer what
+torchtitan's function of that name gives it.
 """
 
 import argparse

@@ -34,7 +34,9 @@ class Block(nn.TransformerEncoderLayer):
 
 
 class Stage(nn.Module):
-    """The layers of one stage of the plan, by their names: the payload of the stage before comes in, this one's goes out."""
+    """The layers of one stage of the plan, by their names: the payload of the stage before comes in, this
+    one's goes out.
+    """
 
     def __init__(self, names):
         super().__init__()
@@ -68,7 +70,9 @@ def seeded(name, make):
 
 
 def batch(program, step, device):
-    """A microbatch each: an image of a class, and a text that the class determines, with noise at a few places."""
+    """A microbatch each: an image of a class, and a text that the class determines, with noise at a few
+    places.
+    """
     generator = torch.Generator().manual_seed(step)
     inputs, targets = [], []
     for m in range(program.microbatches):

@@ -2,8 +2,10 @@
 
 python run_torch_cases.py OUT SECONDS CSV..
 
-A case's processes are forked, so that torch is imported once. OUT: for each file {"end": same, wrong, error or hang, ..}: `loss`, `gradients`: the largest distance from the
-single process, an infinite one where a gradient is missing; `error`: the first rank's that failed. It hangs if for SECONDS after one rank ended its step the other does not.
+A case's processes are forked, so that torch is imported once. OUT: for each file {"end": same, wrong, error
+or hang, ..}: `loss`, `gradients`: the largest distance from the
+single process, an infinite one where a gradient is missing; `error`: the first rank's that failed. It hangs
+if for SECONDS after one rank ended its step the other does not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The backward footprint is what autograd does: chains of tiny torch modules, every choice of trainable layers, text-only microbatches.
+"""The backward footprint is what autograd does: chains of tiny torch modules, every choice of trainable
+layers, text-only microbatches.
 
-Asked of PyTorch: which tensors between layers got a gradient, which parameters did, which layers kept something for the backward.
+Asked of PyTorch: which tensors between layers got a gradient, which parameters did, which layers kept
+something for the backward.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ class Chain:
         self.layers = [torch.nn.Linear(2, 2, dtype=torch.float64) for _ in modality]
 
     def run(self, trainable, without) -> dict[str, list]:
-        """For each layer, None where it is absent: gradient of its output, of its input, of its parameters; something kept."""
+        """For each layer, None where it is absent: gradient of its output, of its input, of its parameters;
+        something kept.
+        """
         for layer, bit in zip(self.layers, trainable):
             layer.requires_grad_(bit)
             layer.weight.grad = layer.bias.grad = None
@@ -77,7 +81,9 @@ def program(trainable, modality, counts) -> Program:
 
 
 def compare(chain: Chain, counts_of) -> int:
-    """Every freezing against every way of `counts_of` to cut the chain into stages; how many stages were compared."""
+    """Every freezing against every way of `counts_of` to cut the chain into stages; how many stages were
+    compared.
+    """
     compared = 0
     for trainable in product((False, True), repeat=len(chain.layers)):
         told = [chain.run(trainable, without) for without in WITHOUT]
@@ -137,7 +143,9 @@ def test_text_only_microbatches(modality):
 
 
 def test_frozen_encoder_and_trained_projector_in_one_region():
-    """vit, vit, proj as one stage: it runs a backward that stops in it, keeps only what proj needs, and reduces."""
+    """vit, vit, proj as one stage: it runs a backward that stops in it, keeps only what proj needs, and
+    reduces.
+    """
     chain = Chain(["vision", "vision", "vision", None, None])
     trainable = (False, False, True, False, True)
     p = program(trainable, chain.modality, [3, 2])

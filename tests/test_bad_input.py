@@ -1,4 +1,5 @@
-"""Hostile and broken input, through the command line: one clear error with its place, exit 2, bounded time and memory, nothing half-written.
+"""Hostile and broken input, through the command line: one clear error with its place, exit 2, bounded time
+and memory, nothing half-written.
 
 At the end: example files mutated at random, which the checker answers or refuses and never trips over.
 """
@@ -32,14 +33,16 @@ def derived(
     more: str = "",
 ) -> str:
     return (
-        f"schedule s {{\n  ranks {ranks}\n  microbatches {microbatches}\n  model {{ layers {layers} {{ {costs} }} }}\n"
+        f"schedule s {{\n  ranks {ranks}\n  microbatches {microbatches}\n  model {{ layers {layers} {{ "
+        f"{costs} }} }}\n"
         f"  cut {{ {cut} }}\n{more}}}\n"
     )
 
 
 def written(first: str = "0F0..3 0B0..3", microbatches: object = 4, more: str = "", rank: object = 1) -> str:
     return (
-        f"schedule s {{\n  ranks 2\n  microbatches {microbatches}\n  place {{ rank 0: 0  rank 1: 1 }}\n{more}  order transfers inserted {{\n"
+        f"schedule s {{\n  ranks 2\n  microbatches {microbatches}\n  place {{ rank 0: 0  rank 1: 1 "
+        f"}}\n{more}  order transfers inserted {{\n"
         f"    rank 0: {first}\n    rank {rank}: 1F0..3 1B0..3\n  }}\n}}\n"
     )
 
@@ -507,7 +510,9 @@ TOKENS = (
 
 
 def mutate(random: Random, data: bytes) -> bytes:
-    """A few edits: bytes changed, cut out or doubled; words dropped, doubled, exchanged or put in; lines moved."""
+    """A few edits: bytes changed, cut out or doubled; words dropped, doubled, exchanged or put in; lines
+    moved.
+    """
     for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
         words = re.findall(rb"\s+|\w+|.", data, re.S)
         if not words:

@@ -1,7 +1,9 @@
 """Failures somebody met in public, made small (tests/data/cases.json), and what Interlock says of them.
 
-Every case with operations is a file of tests/cases/. Cases that are tables are built here, from .sched text with the standard
-skeletons. The reports in tests/cases/golden/ are as a person reads them; `pytest tests/test_cases.py --update-golden` rewrites them.
+Every case with operations is a file of tests/cases/. Cases that are tables are built here, from .sched text
+with the standard
+skeletons. The reports in tests/cases/golden/ are as a person reads them; `pytest tests/test_cases.py
+--update-golden` rewrites them.
 """
 
 import json
@@ -298,12 +300,17 @@ def test_footprint_table(row):
 
 def forward_and(ranks: dict[int, str], trainable: str) -> str:
     lines = "\n".join(f"rank {s}: {s}F0 {ops}" for s, ops in ranks.items())
-    return f"schedule case {{ ranks 4 microbatches 1 {frozen(trainable)}\n order transfers inserted {{ {lines}\n }} }}"
+    return (
+        f"schedule case {{ ranks 4 microbatches 1 {frozen(trainable)}\n order transfers inserted {{ "
+        f"{lines}\n }} }}"
+    )
 
 
 @pytest.mark.parametrize("row", CASES["footprint-table"]["table"], ids=lambda row: row["trainable"])
 def test_footprint_table_by_hand(row):
-    """The operations of the table are valid; each one left out is IL601, each one added is IL602 or an idle W."""
+    """The operations of the table are valid; each one left out is IL601, each one added is IL602 or an idle
+    W.
+    """
     halves = lambda s: (
         (f"{s}I0 " if str(s) in row["backward"] else "") + (f"{s}W0" if str(s) in row["W"] else "")
     )
@@ -426,7 +433,9 @@ DEEP = """skeleton deep(P, M) sharded { rank r {
     ids=["1", "P-1", "P", "P+1", "2P"],
 )
 def test_warmup_deeper_than_m(P, M):
-    """P-1-r forwards ahead need P-1 microbatches: with M = P-1 they are just there, and there is no steady phase on rank 0."""
+    """P-1-r forwards ahead need P-1 microbatches: with M = P-1 they are just there, and there is no steady
+    phase on rank 0.
+    """
     M = M(P)
     assert verdicts(check(cut(P, M, "1f1b"))) == ALL_VALID
     if M < P - 1:
@@ -436,7 +445,9 @@ def test_warmup_deeper_than_m(P, M):
 
 
 def megatron(P: int, M: int, fused: bool) -> str:
-    """Megatron-LM's 1F1B without interleaving, its transfers written, the steady pairs in one launch each or one after the other."""
+    """Megatron-LM's 1F1B without interleaving, its transfers written, the steady pairs in one launch each or
+    one after the other.
+    """
     pair = (
         (lambda *ops: f"{{ {' '.join(ops)} }}" if len(ops) > 1 else " ".join(ops))
         if fused
@@ -463,7 +474,10 @@ def megatron(P: int, M: int, fused: bool) -> str:
             ops += [*recv_b(m), f"{r}B{m}", *send_b(m)]
         lines.append(f"rank {r}: {' '.join(ops)} {r}REDUCE STEP")
     orders = "\n    ".join(lines)
-    return f"schedule case {{\n  ranks {P}\n  microbatches {M}\n  order transfers written {{\n    {orders}\n  }}\n}}"
+    return (
+        f"schedule case {{\n  ranks {P}\n  microbatches {M}\n  order transfers written {{\n    "
+        f"{orders}\n  }}\n}}"
+    )
 
 
 @pytest.mark.parametrize("P", range(1, 6))

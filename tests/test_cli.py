@@ -1,4 +1,6 @@
-"""The commands: exit codes, expectations, formats, certificates and what tampering with them does, formatting, import, start-up."""
+"""The commands: exit codes, expectations, formats, certificates and what tampering with them does,
+formatting, import, start-up.
+"""
 
 from __future__ import annotations
 
@@ -316,7 +318,8 @@ def test_colour_on_a_terminal_unless_asked_not_to(tmp_path):
         (derived(more="  require { exposure <= 200ms }\n"), "exposure"),
         (derived(more="  assume x.flops in [1TFLOP, 9TFLOP]\n"), "assum"),
         (
-            "skeleton k(P, M) sharded { rank r { for i in 0 ..< M { F(i) B(i) } } prove for P >= 1, M >= 1 { deadlock_free } }\n",
+            "skeleton k(P, M) sharded { rank r { for i in 0 ..< M { F(i) B(i) } } prove for P >= 1, M >= 1 "
+            "{ deadlock_free } }\n",
             "skeleton",
         ),
     ],
@@ -445,7 +448,9 @@ def test_a_valid_claim_for_a_model_under_which_it_deadlocks_is_rejected():
 
 @pytest.mark.parametrize("name", ["written", "inserted"])
 def test_every_time_on_a_longest_path_matters(name):
-    """A time moved onto that of the row it waits for breaks that wait; times shifted or stretched together stay right."""
+    """A time moved onto that of the row it waits for breaks that wait; times shifted or stretched together
+    stay right.
+    """
     document = documents()[name]
     times = document["claims"][0]["times"]
     change = lambda new: accepted(
@@ -522,7 +527,9 @@ def put(document, path, value):
 
 @pytest.mark.parametrize("name", ["written", "inserted"])
 def test_what_is_accepted_after_tampering_is_still_true(name, pytestconfig):
-    """Every number of the program moved by one: the kernel accepts only programs of which the claim holds, as the checker finds anew."""
+    """Every number of the program moved by one: the kernel accepts only programs of which the claim holds, as
+    the checker finds anew.
+    """
     from .agreement import judges
 
     document = documents()[name]

@@ -1,4 +1,5 @@
-"""Every schedule that PyTorch's own classes wrote, and PyTorch's lowering of it, gets the verdict it must get.
+"""Every schedule that PyTorch's own classes wrote, and PyTorch's lowering of it, gets the verdict it must
+get.
 
 By default those of at most 6,000 operations as lowered and two large ones; with `--thorough` all.
 """
@@ -59,7 +60,9 @@ def program_of(name: str, text: str) -> Program:
 
 
 def valid(name: str, program: Program, wrong: list) -> Counter:
-    """Valid under every model, each time with a certificate of that claim (`check_program` has the kernel accept it, or raises)."""
+    """Valid under every model, each time with a certificate of that claim (`check_program` has the kernel
+    accept it, or raises).
+    """
     counts: Counter = Counter(operations=len(program.order))
     for answer in check_program(program, MODELS):
         claims = [claim["claim"] for document in certificates(answer) for claim in document["claims"]]

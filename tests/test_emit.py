@@ -1,4 +1,6 @@
-"""`interlock check --emit smt2`: what a solver is asked, with the answer that the rules and the graph engine give."""
+"""`interlock check --emit smt2`: what a solver is asked, with the answer that the rules and the graph engine
+give.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transfers and reductions that the algebra puts in, where there is little or something odd to put in: idle ranks, short paths, ties."""
+"""Transfers and reductions that the algebra puts in, where there is little or something odd to put in: idle
+ranks, short paths, ties.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from .algebra import judging
 
 
 def put_in(text: str):
-    """(operations of each rank, the written program) of a schedule, valid as a whole under the models it has to be."""
+    """(operations of each rank, the written program) of a schedule, valid as a whole under the models it has
+    to be.
+    """
     schedule = judging.schedule(text)
     program = (
         schedule.program
@@ -40,7 +44,10 @@ PIPE = "cut { encoder = vit : transpose(owner: OWNER, gather: GATHER)  backbone 
 
 
 def vlm(owner="[0, 1, 2]", gather="prefix", more="", P=3, M=3):
-    return f"schedule s {{ ranks {P} microbatches {M} {MODEL} {PIPE.replace('OWNER', owner).replace('GATHER', gather)} {more} }}"
+    return (
+        f"schedule s {{ ranks {P} microbatches {M} {MODEL} "
+        f"{PIPE.replace('OWNER', owner).replace('GATHER', gather)} {more} }}"
+    )
 
 
 @pytest.mark.parametrize("gather", ["prefix", "late"])
@@ -103,7 +110,8 @@ def test_a_path_that_leaps_over_stages():
 
 def test_a_tie_is_reduced_before_the_data_parallel_sum():
     ops, program = put_in(
-        "schedule s { ranks 3 microbatches 2 model { layers llm[3] { } layer head { } } tie emb = llm[0], head cut { all = llm, head : 1f1b } }"
+        "schedule s { ranks 3 microbatches 2 model { layers llm[3] { } layer head { } } tie emb = llm[0], "
+        "head cut { all = llm, head : 1f1b } }"
     )
     assert [c.name for c in program.communicators] == ["default", "emb"] and program.communicators[
         1
@@ -128,7 +136,8 @@ def test_a_tie_is_reduced_before_the_data_parallel_sum():
 def test_a_tie_goes_when_none_of_its_stages_trains(freeze, ties):
     """It is entered by both ranks while one of them trains."""
     ops, _ = put_in(
-        f"schedule s {{ ranks 3 microbatches 2 model {{ layers llm[3] {{ }} layer head {{ }} }} tie emb = llm[0], head "
+        f"schedule s {{ ranks 3 microbatches 2 model {{ layers llm[3] {{ }} layer head {{ }} }} tie emb = "
+        "llm[0], head "
         f"cut {{ all = llm, head : 1f1b(partition: [1, 2, 1]) }} {freeze} }}"
     )
     assert sum("tie" in o for rank in ops for o in rank) == ties
@@ -136,7 +145,8 @@ def test_a_tie_goes_when_none_of_its_stages_trains(freeze, ties):
 
 def test_a_tie_on_one_rank_is_no_collective():
     ops, program = put_in(
-        "schedule s { ranks 2 microbatches 2 model { layers llm[4] { } } tie llm[0], llm[2] cut { a = llm : interleaved(chunks: 2) } }"
+        "schedule s { ranks 2 microbatches 2 model { layers llm[4] { } } tie llm[0], llm[2] cut { a = llm : "
+        "interleaved(chunks: 2) } }"
     )
     assert [t.stages for t in program.ties] == [(0, 2)] and not [
         o for rank in ops for o in rank if "tie" in o

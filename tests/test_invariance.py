@@ -1,6 +1,8 @@
-"""Every list of skeletons over 1f1b, gpipe and transpose up to length 4, under every freezing of its regions (spec/footprint.md).
+"""Every list of skeletons over 1f1b, gpipe and transpose up to length 4, under every freezing of its regions
+(spec/footprint.md).
 
-What the footprint keeps is computed here by a recursion of its own. The last microbatch lacks the first region's modality (a text-only one).
+What the footprint keeps is computed here by a recursion of its own. The last microbatch lacks the first
+region's modality (a text-only one).
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ of_all = pytest.mark.parametrize("names", NORMAL, ids=",".join)
 
 
 def text(names, P: int) -> str:
-    """Two layers for a Replicated region, one a stage for a Sharded one; the first region sees images where another one follows it."""
+    """Two layers for a Replicated region, one a stage for a Sharded one; the first region sees images where
+    another one follows it.
+    """
     layers = [2 if name == "transpose" else P for name in names]
     vision = "modality vision" if len(names) > 1 else ""
     model = "  ".join(f"layers u{i}[{n}] {{ {vision * (i == 0)} }}" for i, n in enumerate(layers))
@@ -67,7 +71,8 @@ def freezings(program: Program, names):
 
 
 def kept(program: Program) -> set[tuple]:
-    """(kind, stage, microbatch) of every operation and transfer that reverse-mode differentiation of the chain needs.
+    """(kind, stage, microbatch) of every operation and transfer that reverse-mode differentiation of the
+    chain needs.
 
     From the input to the loss: a layer's output needs a gradient iff its input does or the layer is trained.
     """
@@ -147,7 +152,9 @@ def test_out_of_normal_form(names):
 
 @of_all
 def test_every_freezing(names):
-    """Operations are those of the footprint, forwards stay where they were, the program is valid, no peak rises."""
+    """Operations are those of the footprint, forwards stay where they were, the program is valid, no peak
+    rises.
+    """
     program = trained(names)
     sizes = tuple(
         replace(
@@ -188,7 +195,9 @@ def test_checked(names):
 
 @of_all
 def test_one_query(names):
-    """z3 covers every freezing of single layers, and the kernel accepts it; without one backward z3 and the enumeration both object."""
+    """z3 covers every freezing of single layers, and the kernel accepts it; without one backward z3 and the
+    enumeration both object.
+    """
     program = trained(names)
     answer = check_invariance(program, range(len(program.layers)))
     assert answer.verdict is Verdict.VALID and [f.code for f in answer.findings] == ["IL607"]
@@ -266,7 +275,9 @@ def test_late_gathers(engine):
 
 
 def test_a_frozen_encoder_that_must_stay_frozen():
-    """On one communicator: valid as declared, and a deadlock under `pair` and `rank` with nothing frozen, which is replayed."""
+    """On one communicator: valid as declared, and a deadlock under `pair` and `rank` with nothing frozen,
+    which is replayed.
+    """
     answers = checked(MODELS, how=ONE + ", post: early", more="freeze vit")
     assert answers["edge"].verdict is Verdict.VALID
     answers = checked(MODELS[:4], how=ONE, more="freeze vit")
@@ -284,7 +295,9 @@ def test_a_frozen_encoder_that_must_stay_frozen():
 
 
 def test_late_gathers_with_bytes():
-    """The most that a rank holds is with nothing frozen: one byte less than that does not serve every freezing."""
+    """The most that a rank holds is with nothing frozen: one byte less than that does not serve every
+    freezing.
+    """
     peaks = lambda answer: [
         c["peaks"] for d in certificates(answer) for c in d["claims"] if c["claim"] == "peak"
     ]

@@ -1,4 +1,6 @@
-"""The two ways to the times of a program with inserted transfers agree: a walk along each rank, and a wave over all of them."""
+"""The two ways to the times of a program with inserted transfers agree: a walk along each rank, and a wave
+over all of them.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def test_random_orders_and_where_they_stop(monkeypatch, request):
 @pytest.mark.parametrize("microbatches", [1, 40])
 def test_many_ranks(monkeypatch, few, microbatches):
     """Also where the wave gives up, since few ranks go on at a time."""
-    text = f"schedule s {{ ranks 130 microbatches {microbatches} model {{ layers l[130] {{ forward 1ms }} }} cut {{ d = l : gpipe }} }}"
+    text = (
+        f"schedule s {{ ranks 130 microbatches {microbatches} model {{ layers l[130] {{ forward 1ms }} "
+        f"}} cut {{ d = l : gpipe }} }}"
+    )
     program = elaborate_text(text).program
     walk, wave = both(program, monkeypatch)
     monkeypatch.setattr(linearise, "FEW", few)

@@ -1,4 +1,6 @@
-"""`owner: any` (spec/algebra.md, R-OWN-2): against each owner map written out, and beyond what is checked one by one."""
+"""`owner: any` (spec/algebra.md, R-OWN-2): against each owner map written out, and beyond what is checked one
+by one.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,10 @@ def vlm(
     body: str = "1f1b",
 ) -> str:
     return (
-        f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layer vit {{ forward 2ms  backward 4ms  activation 3MiB  output 1MiB {vit} }}"
-        f" layers llm[{ranks}] {{ forward 1ms  backward 2ms  activation 1MiB  output 1MiB }} }} cut {{ enc = vit : transpose(owner: {owner})  x = llm : {body} }} {more} }}"
+        f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layer vit {{ forward 2ms  "
+        f"backward 4ms  activation 3MiB  output 1MiB {vit} }}"
+        f" layers llm[{ranks}] {{ forward 1ms  backward 2ms  activation 1MiB  output 1MiB }} }} cut {{ enc "
+        f"= vit : transpose(owner: {owner})  x = llm : {body} }} {more} }}"
     )
 
 
@@ -46,7 +50,9 @@ def vlm(
     ],
 )
 def test_the_worst_of_the_maps_written_out(figure, vit, body):
-    """`any` meets the largest figure of the maps and nothing below; what breaks it is one of them, told as if it were written."""
+    """`any` meets the largest figure of the maps and nothing below; what breaks it is one of them, told as if
+    it were written.
+    """
     unit = "B" if figure == "peak" else "ns"
     failing = lambda owner, limit: (
         check(vlm(owner, f"require {{ {figure} <= {limit}{unit} }}", vit=vit, body=body)).answers[0].errors
@@ -71,7 +77,9 @@ def test_the_kernel_judges_every_map():
 
 
 def test_late_gathers_under_every_map():
-    """Hand-overs one by one on the backbone's communicator: the maps that hold and those that fail are those of the algebra page (rank 1 owns an m > 0)."""
+    """Hand-overs one by one on the backbone's communicator: the maps that hold and those that fail are those
+    of the algebra page (rank 1 owns an m > 0).
+    """
     text = vlm("any, gather: late, gather_on: default", vit="frozen")
     found = check(text).answers[0]
     assert found.verdict.value == "invalid" and re.match(
@@ -136,7 +144,10 @@ def test_where_all_maps_are_not_decided(monkeypatch):
         )
     ).answers
     assert answer.verdict.value == "unknown" and "one Replicated region, which comes first" in answer.reason
-    own = "skeleton mine(P, M) replicated { rank r { for m in 0 ..< M { if m mod P == r { F(m) } } body for m in owned(r) { B(m) } } } "
+    own = (
+        "skeleton mine(P, M) replicated { rank r { for m in 0 ..< M { if m mod P == r { F(m) } } body for "
+        "m in owned(r) { B(m) } } } "
+    )
     (answer,) = check(
         own + late.replace("transpose", "mine").replace("any", "[0, 1, 2, 0, 1, 2, 0, 1, 2]")
     ).answers

@@ -1,4 +1,6 @@
-"""`assume` over sizes (spec/memory.md, R-MEM-4): decided at the upper ends, against sizes drawn from the intervals and against the solver."""
+"""`assume` over sizes (spec/memory.md, R-MEM-4): decided at the upper ends, against sizes drawn from the
+intervals and against the solver.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def check(text: str, **options):
 def listed(more: str, layer: str = "activation 4MiB  weights 1MiB", capacity: str = "12MiB") -> str:
     """Two microbatches in flight of one layer: 2 MiB static and two activations."""
     return (
-        f"schedule s {{ ranks 1 microbatches 2 model {{ layer a {{ {layer} }} }} memory {{ capacity {capacity} }} {more}"
+        f"schedule s {{ ranks 1 microbatches 2 model {{ layer a {{ {layer} }} }} memory {{ capacity "
+        f"{capacity} }} {more}"
         " order transfers inserted { rank 0: 0F0 0F1 0B0 0B1 } }"
     )
 
@@ -96,7 +99,9 @@ def test_what_logits_add_stays():
 
 
 def test_no_size_in_the_intervals_needs_more(request):
-    """Peaks at random sizes, each layer its own, never exceed those at the upper ends: recomputation, freezing, W apart, hand-overs."""
+    """Peaks at random sizes, each layer its own, never exceed those at the upper ends: recomputation,
+    freezing, W apart, hand-overs.
+    """
     draw = random.Random(11)
     for _ in range(2000 if request.config.getoption("--thorough") else 60):
         size = lambda: draw.choice([0, 1, 7, 100])
@@ -113,8 +118,10 @@ def test_no_size_in_the_intervals_needs_more(request):
             if draw.random() < 0.5
         )
         e = elaborate_text(
-            f"schedule s {{ ranks {P} microbatches {M} model {{ {vit} layers u[{2 * P + 1}] {{ {layer()} }} }} cut {{ {cut} x = u : {skeleton} }}"
-            f" memory {{ capacity 1GiB  optimizer 8B per parameter sharded 3 }} {'freeze u[0]' if draw.random() < 0.3 else ''} {assume} }}"
+            f"schedule s {{ ranks {P} microbatches {M} model {{ {vit} layers u[{2 * P + 1}] {{ {layer()} }} "
+            f"}} cut {{ {cut} x = u : {skeleton} }}"
+            f" memory {{ capacity 1GiB  optimizer 8B per parameter sharded 3 }} "
+            f"{'freeze u[0]' if draw.random() < 0.3 else ''} {assume} }}"
         )
         top = at_upper_ends(e)
         full = write_transfers(top.program, top.trained, top.comm_of)
@@ -150,9 +157,12 @@ def test_the_solver_contradicts_a_wrong_upper_end(monkeypatch):
     ],
 )
 def test_times_that_depend_on_a_size(requires, verdict):
-    """An output of 2 MB takes 2 ms: two microbatches in flight go there and back twice, 0F0 1F0 1B0 0B0 0F2 1F2 1B2 1F3 1B3 0B3."""
+    """An output of 2 MB takes 2 ms: two microbatches in flight go there and back twice, 0F0 1F0 1B0 0B0 0F2
+    1F2 1B2 1F3 1B3 0B3.
+    """
     text = (
-        "schedule s { ranks 2 microbatches 4 model { layers u[2] { forward 1ms  backward_input 1ms  backward_weight 1ms  output 1MB } } cut { x = u : 1f1b }"
+        "schedule s { ranks 2 microbatches 4 model { layers u[2] { forward 1ms  backward_input 1ms  "
+        "backward_weight 1ms  output 1MB } } cut { x = u : 1f1b }"
         " link { bandwidth 1GB/s } assume u.output in [1MB, 2MB] require { %s } }"
     )
     found = check(text % requires)

@@ -66,7 +66,9 @@ def severity(section: explain.Section) -> Severity:
 
 
 def check(block: explain.Block, folder: Path) -> FileResult:
-    """A block as a file, under all five models, with the options of a first line `# interlock check ..`, which is no part of the file."""
+    """A block as a file, under all five models, with the options of a first line `# interlock check ..`,
+    which is no part of the file.
+    """
     path = folder / f"{block.shows}.{block.language}"
     command, text = COMMAND.match(block.text)[1], COMMAND.sub("", block.text)
     path.write_text(text, encoding="utf-8")

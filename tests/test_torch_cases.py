@@ -1,4 +1,6 @@
-"""The 31 PyTorch CSVs of tests/data/torch/cases: the verdict and message of each, and what PyTorch's own loader makes of it."""
+"""The 31 PyTorch CSVs of tests/data/torch/cases: the verdict and message of each, and what PyTorch's own
+loader makes of it.
+"""
 
 import json
 import re
@@ -24,9 +26,12 @@ VALID = dict.fromkeys(MODELS, "valid")
 INVALID = dict.fromkeys(MODELS, "invalid")
 CROSSING = {"buffered": "valid", "edge": "valid", "pair": "invalid", "rank": "invalid", "blocking": "invalid"}
 
-# m00 and m13 are correct orders that run on gloo, which buffers, and cases.json calls them valid without naming a model. They hold
-# the crossing that m07 was made for: rank 0 runs 0SEND_F1, then 0RECV_B0, rank 1 runs 1SEND_B0, then 1RECV_F1. Where a send ends with
-# its receive and both directions share a queue, each rank stays in its send: as with m07, which cases.json expects to be valid
+# m00 and m13 are correct orders that run on gloo, which buffers, and cases.json calls them valid without
+# naming a model. They hold
+# the crossing that m07 was made for: rank 0 runs 0SEND_F1, then 0RECV_B0, rank 1 runs 1SEND_B0, then
+# 1RECV_F1. Where a send ends with
+# its receive and both directions share a queue, each rank stays in its send: as with m07, which cases.json
+# expects to be valid
 # under `buffered` and `edge` only, so the models say the same of all three.
 EXPECT = {"m00": CROSSING, "m13": CROSSING, "m07": CROSSING}
 PLAIN = {"valid": VALID, "invalid": INVALID}
@@ -115,7 +120,9 @@ def said(found) -> str:
 
 
 def expected(name: str) -> dict[str, str]:
-    """Without options. `expect` of cases.json starts with the verdict, except where it depends on what is declared."""
+    """Without options. `expect` of cases.json starts with the verdict, except where it depends on what is
+    declared.
+    """
     if name in EXPECT:
         return EXPECT[name]
     return INVALID if name in ("n02", "n04") else PLAIN[CASES[name]["expect"].split(";")[0]]
@@ -197,7 +204,9 @@ def test_a_declared_placement():
 
 
 def loads(name: str) -> tuple[bool, str]:
-    """Whether PyTorch's loader takes the file, with the runtime's own methods and no process group, and why not."""
+    """Whether PyTorch's loader takes the file, with the runtime's own methods and no process group, and why
+    not.
+    """
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
     file = FOLDER / CASES[name]["file"]

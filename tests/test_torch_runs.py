@@ -1,4 +1,6 @@
-"""The 31 PyTorch CSVs, run by PyTorch: those that train with wrong gradients and no error, and the one that hangs, are refused by `interlock check`."""
+"""The 31 PyTorch CSVs, run by PyTorch: those that train with wrong gradients and no error, and the one that
+hangs, are refused by `interlock check`.
+"""
 
 import json
 from functools import cache
@@ -23,7 +25,8 @@ END = {
 SILENT = [ZBV, "m04", "m08", "m10", "m15", "m19", "n01"]
 HANGS = ["m03"]
 SECONDS = 5  # for the second rank, after the first has ended its step
-# PyTorch takes these, and by chance all is well: a forward computed twice, a suffix that is not read, sends that gloo buffers, a receive that nothing waits for
+# PyTorch takes these, and by chance all is well: a forward computed twice, a suffix that is not read, sends
+# that gloo buffers, a receive that nothing waits for
 LUCKY = ["c05", "c14", "m00", "m07", "m13", "m20"]
 UNABLE = ["c20"]  # right by itself; PyTorch was given stages that lie elsewhere
 
@@ -63,7 +66,9 @@ def test_what_pytorch_hangs_on_is_refused(ends):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_record(ends, name):
-    """cases.json says what PyTorch did. Whatever it does not end well is refused; what is refused and ends well is named above."""
+    """cases.json says what PyTorch did. Whatever it does not end well is refused; what is refused and ends
+    well is named above.
+    """
     if name not in ends:
         pytest.skip("only with --thorough")
     if (

@@ -43,7 +43,8 @@ def single(elaborated):
 
     def run(skeleton: str, ranks: int, microbatches: int, chunks: int = 1, layers: int | None = None):
         text = (
-            f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{layers or ranks * chunks}] {{}} }}\n"
+            f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers "
+            f"u[{layers or ranks * chunks}] {{}} }}\n"
             f"cut {{ x = u : {skeleton} }} }}"
         )
         return elaborated(text).program

@@ -1,4 +1,6 @@
-"""A schedule from its text, its operations as written, and what the rules and the graph engine find in it under each model."""
+"""A schedule from its text, its operations as written, and what the rules and the graph engine find in it
+under each model.
+"""
 
 from __future__ import annotations
 

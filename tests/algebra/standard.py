@@ -20,7 +20,9 @@ from interlock.text.source import Sources
 
 @dataclass(frozen=True)
 class Standard:
-    """chunks: the numbers of chunks to try; smallest(P): the least M; x, w (P, M, V, r): the most stashes of a rank until I or B, until W."""
+    """chunks: the numbers of chunks to try; smallest(P): the least M; x, w (P, M, V, r): the most stashes of
+    a rank until I or B, until W.
+    """
 
     chunks: tuple[int, ...]
     x: Callable[[int, int, int, int], int]

@@ -1,6 +1,8 @@
-"""Compositions of skeletons over a grid of ranks and microbatches: the orders they derive are pinned, and valid under all five models.
+"""Compositions of skeletons over a grid of ranks and microbatches: the orders they derive are pinned, and
+valid under all five models.
 
-tests/algebra/golden/NAME.txt has a paragraph for each P and M, a line for each rank; `pytest --update-golden` rewrites them.
+tests/algebra/golden/NAME.txt has a paragraph for each P and M, a line for each rank; `pytest --update-golden`
+rewrites them.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def test_golden(derived, skeletons, golden):
 
 @each
 def test_valid_under_all_models(derived, skeletons):
-    """As compute orders, with the kernel's word; and with their transfers put in, under each model of its own."""
+    """As compute orders, with the kernel's word; and with their transfers put in, under each model of its
+    own.
+    """
     for (P, M), schedule in derived(skeletons).items():
         answers = check_program(schedule.program, MODELS, trained=schedule.trained)
         assert [a.verdict for a in answers] == [Verdict.VALID] * 5, (P, M)
@@ -76,7 +80,9 @@ def test_valid_under_all_models(derived, skeletons):
 
 @each
 def test_warnings_and_seams(derived, skeletons):
-    """IL211 for a Replicated region that is not first, and where an order is list-scheduled; the seam table between the regions."""
+    """IL211 for a Replicated region that is not first, and where an order is list-scheduled; the seam table
+    between the regions.
+    """
     names = skeletons.split(",")
     sharded = [n for n in names if n != "transpose"]
     unhidden = names[1:].count("transpose")
@@ -98,10 +104,13 @@ def test_warnings_and_seams(derived, skeletons):
 
 
 def test_weaving(derived):
-    """<1f1b>^V is interleaved(chunks: V), whose V = 1 is not 1f1b; a leading transposed region does not unweave what follows it."""
+    """<1f1b>^V is interleaved(chunks: V), whose V = 1 is not 1f1b; a leading transposed region does not
+    unweave what follows it.
+    """
     for (P, M), woven in derived("1f1b,1f1b").items():
         single = judging.schedule(
-            f"schedule s {{ ranks {P} microbatches {M} model {{ layers u[{2 * P}] {{}} }} cut {{ x = u : interleaved(chunks: 2) }} }}"
+            f"schedule s {{ ranks {P} microbatches {M} model {{ layers u[{2 * P}] {{}} }} cut {{ x = u : "
+            f"interleaved(chunks: 2) }} }}"
         )
         assert judging.rows(woven.program) == judging.rows(single.program)
         shifted = [

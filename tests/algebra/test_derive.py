@@ -154,7 +154,8 @@ def test_everything_derived_matches_its_footprint(elaborated):
         ("", "freeze vit", "freeze llm", "freeze vit, llm[0..5]", "freeze vit, llm"),
     ):
         p = elaborated(
-            f"schedule s {{ ranks 2 microbatches 4 model {{ layers vit[2] {{ modality vision }} layers llm[8] {{}} }} {images} cut {{ {cut} }} {freeze} }}"
+            f"schedule s {{ ranks 2 microbatches 4 model {{ layers vit[2] {{ modality vision }} layers "
+            f"llm[8] {{}} }} {images} cut {{ {cut} }} {freeze} }}"
         ).program
         fp = footprint(p)
         have = {(Kind(int(k)), int(s), int(m)) for k, s, m in zip(p.order.kind, p.order.stage, p.order.mb)}
@@ -223,7 +224,10 @@ def test_a_replicated_region_alone_is_data_parallel(elaborated, rows):
 
 
 def test_place_vee_and_maps(elaborated):
-    skeleton = "skeleton v(P, M) sharded chunks 2 PLACE { rank r { for i in 0 ..< M { F(i, 0)  F(i, 1) } for i in 0 ..< M { B(i, 1)  B(i, 0) } } }\n"
+    skeleton = (
+        "skeleton v(P, M) sharded chunks 2 PLACE { rank r { for i in 0 ..< M { F(i, 0)  F(i, 1) } "
+        "for i in 0 ..< M { B(i, 1)  B(i, 0) } } }\n"
+    )
     schedule = "schedule s { ranks 3 microbatches 2 model { layers u[6] {} } cut { a = u : v } }"
     ranks = lambda place: [
         s.rank for s in elaborated(skeleton.replace("PLACE", place) + schedule).program.stages

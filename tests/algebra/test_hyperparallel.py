@@ -1,11 +1,16 @@
-"""Every golden order of HyperParallel against the skeletons, operation by operation: all 3,064 cases, in every run.
+"""Every golden order of HyperParallel against the skeletons, operation by operation: all 3,064 cases, in
+every run.
 
-What is compared is the compute order: transfers, DATA steps and bubbles are left out (V = 1 `less_memory` has 1F1B's compute order
+What is compared is the compute order: transfers, DATA steps and bubbles are left out (V = 1 `less_memory` has
+1F1B's compute order
 with other transfers). On purpose different, each with its own test:
 
-* `less_memory` with V > 1 has no standard skeleton: interleaved with half the warmup slope, written here in the language.
-* `overflow: min` encodes on rank 0 what no other rank owns just before its forward; the transpose encodes all as a prefix.
-* `central` runs the encoder's backward on rank 0, again after the forward of the owner; the algebra runs it on the owner.
+* `less_memory` with V > 1 has no standard skeleton: interleaved with half the warmup slope, written here in
+the language.
+* `overflow: min` encodes on rank 0 what no other rank owns just before its forward; the transpose encodes all
+as a prefix.
+* `central` runs the encoder's backward on rank 0, again after the forward of the owner; the algebra runs it
+on the owner.
 * `owner` has no step for the encoder's backward of what rank 0 owns: it is part of BWD(m, 0).
 """
 
@@ -33,7 +38,10 @@ NAMES = {Kind.F: "F", Kind.B: "B", Kind.I: "B"}
 
 
 def elaborated(P: int, M: int, cut: str, layers: int) -> list[list[tuple[str, int, int]]]:
-    text = f"{LESS_MEMORY}\nschedule s {{ ranks {P} microbatches {M} model {{ layer enc {{ }} layers u[{layers}] {{ }} }} cut {{ {cut} }} }}"
+    text = (
+        f"{LESS_MEMORY}\nschedule s {{ ranks {P} microbatches {M} model {{ layer enc {{ }} layers "
+        f"u[{layers}] {{ }} }} cut {{ {cut} }} }}"
+    )
     sources = Sources()
     [schedule] = elaborate(parse(sources.add("s.sched", text)), sources)
     o = schedule.program.order

@@ -1,4 +1,5 @@
-"""Late gathers: what the algebra writes out, and what is safe on which communicator (spec/algebra.md, "Late gathers").
+"""Late gathers: what the algebra writes out, and what is safe on which communicator (spec/algebra.md, "Late
+gathers").
 
 Default runs take a sample of the owner maps of larger shapes; `--thorough` takes more of them.
 """
@@ -59,9 +60,11 @@ def test_what_is_written(elaborated, rows):
     assert [c.name for c in program.communicators] == ["default", "gather", "scatter"]
     waits = lambda ops: [o for o in ops if "WAIT" not in o]
     assert [" ".join(waits(ops)) for ops in rows(program)] == [
-        "0F0 0F2 1F0 1SEND_F0 1RECV_F1@gather 1F1 1RECV_B0 1SEND_F1 1B0 1F2 1RECV_B1 1SEND_F2 1B1 1SEND_B1@scatter 1RECV_F3@gather 1F3 "
+        "0F0 0F2 1F0 1SEND_F0 1RECV_F1@gather 1F1 1RECV_B0 1SEND_F1 1B0 1F2 1RECV_B1 1SEND_F2 1B1 "
+        "1SEND_B1@scatter 1RECV_F3@gather 1F3 "
         "1RECV_B2 1SEND_F3 1B2 1RECV_B3 1B3 1SEND_B3@scatter 1REDUCE 0B0 0B2 0REDUCE STEP",
-        "0F1 0SEND_F1@gather 0F3 0SEND_F3@gather 2RECV_F0 2F0 2B0 2SEND_B0 2RECV_F1 2F1 2B1 2SEND_B1 2RECV_F2 2F2 2B2 2SEND_B2 2RECV_F3 2F3 2B3 "
+        "0F1 0SEND_F1@gather 0F3 0SEND_F3@gather 2RECV_F0 2F0 2B0 2SEND_B0 2RECV_F1 2F1 2B1 2SEND_B1 "
+        "2RECV_F2 2F2 2B2 2SEND_B2 2RECV_F3 2F3 2B3 "
         "2REDUCE 2SEND_B3 0RECV_B1@scatter 0B1 0RECV_B3@scatter 0B3 0REDUCE STEP",
     ]
 
@@ -227,7 +230,9 @@ def test_trained_on_the_backbones_communicator(elaborated, some):
 
 
 def test_microbatch_two_on_rank_two_passes_along_the_linearisation_only():
-    """`rank` and owner(m) = m = r = 2: a deadlock if each rank sends before its next receive, none along the linearisation."""
+    """`rank` and owner(m) = m = r = 2: a deadlock if each rank sends before its next receive, none along the
+    linearisation.
+    """
     order = """schedule s {{ ranks 3 microbatches 3 place {{ replicated 0: owner [0, 0, 2]  rank 0: 1  rank 1: 2  rank 2: 3 }} freeze stage 0..3
       order transfers written {{
         rank 0: 0F0 0F1 1F0 1SEND_F0 1F1 1SEND_F1 1RECV_F2 1F2 1SEND_F2
@@ -291,7 +296,9 @@ skeleton ascending(P, M) replicated { rank r {
 
 
 def test_case_encodes_in_another_order():
-    """A Replicated skeleton that does not ask `owned(r)` for the order: wrong data, which transfers along one linearisation would not be."""
+    """A Replicated skeleton that does not ask `owned(r)` for the order: wrong data, which transfers along one
+    linearisation would not be.
+    """
     wrong = BACKWARDS + text(2, 4, (0, 1, 0, 1), "", "freeze vit", backbone="backwards").replace(
         "transpose", "ascending"
     )
@@ -318,7 +325,8 @@ def test_early_sends_hold_their_payload_until_the_wait(elaborated):
             insert(elaborated(sized("").replace("gather: late", "gather: prefix")).program),
         )
     )
-    # rank 1 encodes all four before the first is taken; rank 0 takes them one by one, or posts four receives at once
+    # rank 1 encodes all four before the first is taken; rank 0 takes them one by one, or posts four receives
+    # at once
     assert late == [1024, 4096] and early == [4096, 4096] and prefix == [1024, 2048]
 
 
@@ -362,7 +370,8 @@ def test_names_of_the_own_communicators(elaborated):
 )
 def test_errors(refused, arguments, code, says):
     found = refused(
-        f"schedule s {{ ranks 2 microbatches 2 model {{ layer vit {{}} layers llm[2] {{}} }} cut {{ a = vit : transpose({arguments}) b = llm : 1f1b }} }}"
+        f"schedule s {{ ranks 2 microbatches 2 model {{ layer vit {{}} layers llm[2] {{}} }} cut {{ a = vit "
+        f": transpose({arguments}) b = llm : 1f1b }} }}"
     )
     assert found[0] == code and says in found[2]
 
@@ -378,6 +387,7 @@ def test_errors(refused, arguments, code, says):
 )
 def test_late_gathers_lead_to_one_sharded_run(refused, cut):
     code, _, says = refused(
-        f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[{3 if 'u[2]' in cut else 5 if 'gpipe' in cut else 4}] {{}} }} cut {{ {cut} }} }}"
+        f"schedule s {{ ranks 2 microbatches 2 model {{ layers "
+        f"u[{3 if 'u[2]' in cut else 5 if 'gpipe' in cut else 4}] {{}} }} cut {{ {cut} }} }}"
     )
     assert code == "IL210" and "cannot come late" in says

@@ -51,7 +51,10 @@ def test_an_order_as_written(elaborated, rows):
 
 
 def test_every_row_of_an_order_has_its_place(elaborated):
-    text = "schedule o { ranks 2 microbatches 2 order transfers inserted { rank 0: 0F0..1 0B0 0B1\nrank 1: 1F0 1B0 1F1 1B1 } }"
+    text = (
+        "schedule o { ranks 2 microbatches 2 order transfers inserted { rank 0: 0F0..1 0B0 0B1\nrank 1: "
+        "1F0 1B0 1F1 1B1 } }"
+    )
     p = elaborated(text).program
     assert [text[a : a + w] for a, w in zip(p.order.at.tolist(), p.order.width.tolist())] == [
         "0F0..1",
@@ -92,7 +95,10 @@ def order(text, place=""):
     return f"schedule s {{ ranks 2 microbatches 2 {place}\n order transfers inserted {{\n{text}\n}} }}"
 
 
-SKELETON = "skeleton k(P, M) sharded ATTR {\n rank r {\n BODY\n } }\nschedule s { ranks 2 microbatches 4 model { layers llm[4] { } } cut { x = llm : k } }"
+SKELETON = (
+    "skeleton k(P, M) sharded ATTR {\n rank r {\n BODY\n } }\nschedule s { ranks 2 microbatches 4 "
+    "model { layers llm[4] { } } cut { x = llm : k } }"
+)
 
 
 def skeleton(body, attributes="", head="k(P, M)"):

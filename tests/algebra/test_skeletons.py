@@ -1,4 +1,6 @@
-"""The standard skeletons against re-statements written here and HyperParallel's; the library of files. PyTorch's: test_std_goldens.py."""
+"""The standard skeletons against re-statements written here and HyperParallel's; the library of files.
+PyTorch's: test_std_goldens.py.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,10 @@ def test_no_cyclic_wait(single, skeleton, V):
 
 
 def test_neighbouring_regions_are_woven(elaborated, single, rows):
-    text = "schedule s { ranks 3 microbatches 7 model { layers u[9] {} } cut { a = u[0..2] : 1f1b  b = u[3..5] : 1f1b  c = u[6..8] : 1f1b } }"
+    text = (
+        "schedule s { ranks 3 microbatches 7 model { layers u[9] {} } cut { a = u[0..2] : 1f1b  b = "
+        "u[3..5] : 1f1b  c = u[6..8] : 1f1b } }"
+    )
     woven = elaborated(text)
     assert rows(woven.program) == rows(single("interleaved(chunks: 3)", 3, 7, 3))
     assert [s.region for s in woven.program.stages] == list("aaabbbccc")

@@ -1,4 +1,6 @@
-"""Validity of the standard skeletons under every model, and what they hold: exactly the bounds of the theorems (T7)."""
+"""Validity of the standard skeletons under every model, and what they hold: exactly the bounds of the
+theorems (T7).
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,8 @@ def test_the_rules_count_the_same(single):
 
 def test_neighbouring_zb_h1_regions_are_woven(elaborated, single, rows):
     woven = elaborated(
-        "schedule s { ranks 3 microbatches 7 model { layers u[6] {} } cut { a = u[0..2] : zb_h1  b = u[3..5] : zb_h1 } }"
+        "schedule s { ranks 3 microbatches 7 model { layers u[6] {} } cut { a = u[0..2] : zb_h1  b = "
+        "u[3..5] : zb_h1 } }"
     )
     assert rows(woven.program) == rows(single("interleaved_zb(chunks: 2)", 3, 7, 2)) and not woven.warnings
     for P, M in ((1, 1), (3, 2), (4, 4), (4, 11)):

@@ -1,4 +1,6 @@
-"""The standard skeletons give PyTorch's schedules operation by operation: those of the corpus, and those its classes make now."""
+"""The standard skeletons give PyTorch's schedules operation by operation: those of the corpus, and those its
+classes make now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Times that papers publish for the standard skeletons, by a simulator of a few lines: every rank in order, each operation as soon as it can."""
+"""Times that papers publish for the standard skeletons, by a simulator of a few lines: every rank in order,
+each operation as soon as it can.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ def spans(
 ) -> list[tuple[float, float, float]]:
     """(start of the first operation, end of the last, busy time) of each rank.
 
-    An operation starts when its rank is free and its inputs are there, `comm` later if from another rank. A pair in `overlap` takes `overlapped`.
+    An operation starts when its rank is free and its inputs are there, `comm` later if from another rank. A
+    pair in `overlap` takes `overlapped`.
     """
     order, last = program.order, len(program.stages) - 1
     todo = []

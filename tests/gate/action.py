@@ -1,4 +1,6 @@
-"""GitHub's runner, as far as action.yml needs it: expressions, conditions, outputs, and the `run` steps under bash."""
+"""GitHub's runner, as far as action.yml needs it: expressions, conditions, outputs, and the `run` steps under
+bash.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
 @dataclass
 class Ran:
-    """`steps`: the names of those that ran; `used`: the actions used, with their inputs; `outputs`, `summary`: what the whole action gives."""
+    """`steps`: the names of those that ran; `used`: the actions used, with their inputs; `outputs`,
+    `summary`: what the whole action gives.
+    """
 
     code: int = 0
     out: str = ""
@@ -38,7 +42,9 @@ def run(
     event: str = "{}",
     **env: str,
 ) -> Ran:
-    """Runs the action in a repository. `python`: what setup-python would give; `skip`: outputs of steps that are not run again, by id; `env`: further variables of the runner."""
+    """Runs the action in a repository. `python`: what setup-python would give; `skip`: outputs of steps that
+    are not run again, by id; `env`: further variables of the runner.
+    """
     inputs = {name: i.get("default", "") for name, i in ACTION["inputs"].items()} | (given or {})
     outputs: dict[str, dict[str, str]] = {"python": {"python-path": python}} | (skip or {})
     temp.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,6 @@
-"""A copy of this checkout to install: whole, or without its dependencies, which are then taken from the environment of the tests."""
+"""A copy of this checkout to install: whole, or without its dependencies, which are then taken from the
+environment of the tests.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def copy(folder: Path, *, whole: bool) -> Path:
         )
         start = folder / "checker" / "interlock" / "__init__.py"
         start.write_text(
-            f"{start.read_text(encoding='utf-8')}\nimport sys\n\nsys.path.append({sysconfig.get_path('purelib')!r})\n",
+            f"{start.read_text(encoding='utf-8')}\nimport "
+            f"sys\n\nsys.path.append({sysconfig.get_path('purelib')!r})\n",
             encoding="utf-8",
         )
     return folder

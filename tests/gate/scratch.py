@@ -1,4 +1,6 @@
-"""Schedules of the tests of the gate: one that is fine, one that is warned about, one that deadlocks, and what they come to."""
+"""Schedules of the tests of the gate: one that is fine, one that is warned about, one that deadlocks, and
+what they come to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""action.yml: its own steps, run with bash in a scratch repository: red, at the line, then green after the repair that the help names."""
+"""action.yml: its own steps, run with bash in a scratch repository: red, at the line, then green after the
+repair that the help names.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def repaired(text: str, help: str) -> str:
 
 
 def test_installed_red_and_green(repository, tmp_path, request):
-    """Every step as GitHub runs it, the installation from the action's path included; thorough: with what Interlock needs."""
+    """Every step as GitHub runs it, the installation from the action's path included; thorough: with what
+    Interlock needs.
+    """
     commit(repository, {"good.sched": GOOD, "bad.sched": BAD})
     path = {
         "GITHUB_ACTION_PATH": str(

@@ -82,7 +82,8 @@ def test_examples_of_the_page(tmp_path, shows, text):
             "`interlock explain` lists the codes",
         ),
         (
-            '[[allow]]\ncode = "IL502"\npath = "*"\nreason = "x"\n\n[[allow]]\ncode = "IL502"\npaths = "*"\npath = "a"\nreason = "x"\n',
+            '[[allow]]\ncode = "IL502"\npath = "*"\nreason = "x"\n\n[[allow]]\ncode = "IL502"\npaths = '
+            '"*"\npath = "a"\nreason = "x"\n',
             "8:1",
             "there is no key `paths` for a waiver",
             "did you mean `path`?",
@@ -178,7 +179,8 @@ def test_a_broken_pyproject_counts_only_if_it_speaks_of_interlock(run):
 def test_the_command_line_wins(run):
     files = {
         "a.sched": GOOD,
-        "interlock.toml": 'models = ["rank", "blocking"]\nformat = "json"\ntargets = ["hyperparallel"]\nengine = "graph"\n',
+        "interlock.toml": 'models = ["rank", "blocking"]\nformat = "json"\ntargets = '
+        '["hyperparallel"]\nengine = "graph"\n',
     }
     asked = lambda done: [a.get("model") or a["target"] for a in done.schedules[0]["answers"]]
     assert set(asked(run("check", "a.sched", files))) >= {"rank", "blocking", "hyperparallel"}
@@ -300,7 +302,8 @@ def test_an_error_with_the_code_of_a_warning_stays_an_error(run, value):
         "json",
         {
             "a.sched": text,
-            "interlock.toml": f'[severity]\nIL502 = "{value}"\n[[allow]]\ncode = "IL502"\npath = "*"\nreason = "x"\n',
+            "interlock.toml": f'[severity]\nIL502 = "{value}"\n[[allow]]\ncode = "IL502"\npath = '
+            '"*"\nreason = "x"\n',
         },
     )
     assert (done.code, done.schedules[0]["verdict"]) == (1, "invalid")

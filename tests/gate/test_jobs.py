@@ -1,4 +1,6 @@
-"""`--jobs`: the same report from several processes; a process that dies fails its file alone; Ctrl-C leaves nothing."""
+"""`--jobs`: the same report from several processes; a process that dies fails its file alone; Ctrl-C leaves
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ def test_a_process_that_dies(run, faulty, jobs):
     died, disagreed = sorted(done.err.splitlines(), key=lambda line: "disagree" in line)
     assert (
         died
-        == "internal error[IL902]: the process that checked it ended by SIGKILL; no verdict was reached for s/dies.sched. Please report it with the input."
+        == "internal error[IL902]: the process that checked it ended by SIGKILL; no verdict was reached for "
+        "s/dies.sched. Please report it with the input."
     )
     assert "RuntimeError: the judges disagree" in disagreed and "for s/disagrees.sched" in disagreed
 
@@ -109,7 +112,10 @@ def test_interrupted(tmp_path):
     """Ctrl-C goes to the whole group: 130, one line, no process and no file left."""
     for n in range(400):
         (tmp_path / f"{n}.sched").write_text(GOOD)
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from interlock import cli; cli.main(['check', '.', '--jobs', '2', '--report', 'json=out.json'])"
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from interlock "
+        "import cli; cli.main(['check', '.', '--jobs', '2', '--report', 'json=out.json'])"
+    )
     program = program.replace("cli.main(", "raise SystemExit(cli.main(") + ")"
     process = subprocess.Popen(
         [sys.executable, "-c", program],

@@ -1,4 +1,6 @@
-""".pre-commit-hooks.yaml: pre-commit itself, in a scratch repository, with the hooks installed from this checkout."""
+""".pre-commit-hooks.yaml: pre-commit itself, in a scratch repository, with the hooks installed from this
+checkout.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def pre_commit(folder: Path, *args: str, home: Path) -> subprocess.CompletedProc
 
 
 def test_red_then_green(tmp_path, request):
-    """Thorough: with all that Interlock needs installed by pre-commit; else that is taken from the environment of the tests."""
+    """Thorough: with all that Interlock needs installed by pre-commit; else that is taken from the
+    environment of the tests.
+    """
     folder, home = tmp_path / "repository", tmp_path / "home"
     hooks_from = package.copy(tmp_path / "package", whole=request.config.getoption("--thorough"))
     git(hooks_from, "init", "-q")
@@ -51,7 +55,8 @@ def test_red_then_green(tmp_path, request):
     commit(
         folder,
         {
-            ".pre-commit-config.yaml": f"repos:\n  - repo: {hooks_from}\n    rev: {revision}\n    hooks:\n{hooks}",
+            ".pre-commit-config.yaml": f"repos:\n  - repo: {hooks_from}\n    rev: {revision}\n    "
+            f"hooks:\n{hooks}",
             "good.sched": GOOD,
             "bad.sched": BAD,
             "interlock.toml": 'exclude = ["broken"]\n',

@@ -20,7 +20,8 @@ SKELETON = (ROOT / "spec" / "std" / "gpipe.sched").read_text(encoding="utf-8")
 
 @pytest.fixture
 def look(run, capsys, monkeypatch):
-    """`look(args, *changes)`: a round, then for each change that change and a round; gives the exit code, (output, files checked) of each, and what went to
+    """`look(args, *changes)`: a round, then for each change that change and a round; gives the exit code,
+    (output, files checked) of each, and what went to
     standard error of all but the last."""
 
     def go(args, *changes):
@@ -99,7 +100,10 @@ def test_a_file_that_is_used(run, look):
 
 def test_a_profile(run, look):
     """Changed, torn, gone, and there again; also where the path stands behind a comment."""
-    profile = 'format = "interlock.profile/1"\n[[layer]]\nname = "llm"\ncount = 4\nforward = 5\nbackward = 5\nweights = 2048\nactivation = 1\nuntil_weight = 1\noutput = 1\n'
+    profile = (
+        'format = "interlock.profile/1"\n[[layer]]\nname = "llm"\ncount = 4\nforward = 5\nbackward = '
+        "5\nweights = 2048\nactivation = 1\nuntil_weight = 1\noutput = 1\n"
+    )
     text = GOOD.replace(
         "model { layers llm[4] { } }", 'model  # as measured\n    "lib/p.toml"\n  memory { capacity 1MiB }'
     )

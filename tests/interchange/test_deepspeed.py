@@ -1,4 +1,6 @@
-"""DeepSpeed instruction lists: its training schedule in both forms, buffers that are filled too early, every error with its place."""
+"""DeepSpeed instruction lists: its training schedule in both forms, buffers that are filled too early, every
+error with its place.
+"""
 
 import json
 from pathlib import Path
@@ -24,7 +26,9 @@ CLASHES = next(
 def train(
     stages: int, microbatches: int, stage: int, buffers: int = 0, receive_first: bool = False
 ) -> list[list[str]]:
-    """The instructions of a stage, step by step: forwards on every second step, transfers of the step before. `buffers` 0: by microbatch."""
+    """The instructions of a stage, step by step: forwards on every second step, transfers of the step before.
+    `buffers` 0: by microbatch.
+    """
     name = lambda m: f"(buffer_id={m % buffers})" if buffers else f"(micro_batch_id={m})"
     there = lambda m: 0 <= m < microbatches
     before, out = -1, []
@@ -96,7 +100,9 @@ def test_the_training_schedule_is_valid_even_with_blocking_transfers(stages, mic
     ("stages", "microbatches", "clashes"), [(4, 8, 11), (8, 16, 69), (4, 4, 3), (3, 5, 3), (2, 4, 0)]
 )
 def test_buffers_received_into_before_their_gradient_is_sent(stages, microbatches, clashes):
-    """DeepSpeed #2862, the table of tests/data/cases.json: with exact slots the old order loses gradients, the new one none; with one slot more neither does."""
+    """DeepSpeed #2862, the table of tests/data/cases.json: with exact slots the old order loses gradients,
+    the new one none; with one slot more neither does.
+    """
     assert f"({stages},{microbatches}) {clashes}" in CLASHES
     assert len(program(schedule(stages, microbatches)).order)
     assert len(program(schedule(stages, microbatches, lambda S, s: S - s + 1, receive_first=True)).order)
@@ -120,7 +126,8 @@ def test_buffers_received_into_before_their_gradient_is_sent(stages, microbatche
 
 def test_flat_lists_and_bare_names():
     p = program(
-        '[["LoadMicroBatch(buffer_id = 0)", "ForwardPass(buffer_id=0)", "BackwardPass(buffer_id=0)", "ReduceGrads", "OptimizerStep"]]'
+        '[["LoadMicroBatch(buffer_id = 0)", "ForwardPass(buffer_id=0)", "BackwardPass(buffer_id=0)", '
+        '"ReduceGrads", "OptimizerStep"]]'
     )
     assert [p.show(i) for i in range(len(p.order))] == ["0F0", "0B0", "0REDUCE", "STEP"] and p.inserted
 

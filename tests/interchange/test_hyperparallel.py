@@ -1,4 +1,6 @@
-"""HyperParallel step lists: every golden order is read and valid, the mapping step by step, every error with its place."""
+"""HyperParallel step lists: every golden order is read and valid, the mapping step by step, every error with
+its place.
+"""
 
 import json
 import time
@@ -34,7 +36,8 @@ def rows(ranks, **options) -> list[list[str]]:
     return [[p.show(i) for i in range(start[r], start[r + 1])] for r in range(p.ranks)]
 
 
-# -- the golden orders ---------------------------------------------------------------------------------------------------
+# -- the golden orders
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +47,11 @@ def chosen(pytestconfig) -> list[dict]:
 
 
 def test_golden_orders_are_valid_under_every_model(chosen, pytestconfig):
-    """HyperParallel's transfers are plain, one queue a pair of ranks; replayed with rendezvous, buffered and batched transfers nothing blocks. Here each is valid even
-    under `rank` and `blocking`. The lists of one rank with V > 1 are among them: their stages hand over on the rank, which HyperParallel's runtime itself cannot do."""
+    """HyperParallel's transfers are plain, one queue a pair of ranks; replayed with rendezvous, buffered and
+    batched transfers nothing blocks. Here each is valid even
+    under `rank` and `blocking`. The lists of one rank with V > 1 are among them: their stages hand over on
+    the rank, which HyperParallel's runtime itself cannot do.
+    """
     counts = Counter()
     for case in chosen:
         program = imported(golden.steps(case)).program
@@ -88,7 +94,8 @@ def test_what_is_written_out_is_the_program_again(chosen):
         assert verdicts(text) == VALID, golden.shown(case)
 
 
-# -- step by step --------------------------------------------------------------------------------------------------------
+# -- step by step
+# --------------------------------------------------------------------------------------------------------
 
 
 def case(**wanted) -> list[list[str]]:
@@ -235,7 +242,8 @@ def test_every_row_has_its_place():
         assert o.kind[row] not in COMPUTE or any(word in shown for word in ("FWD", "BWD", "BACKWARD"))
 
 
-# -- errors --------------------------------------------------------------------------------------------------------------
+# -- errors
+# --------------------------------------------------------------------------------------------------------------
 
 ONE = '{"0": [%s]}'
 ERRORS = {
@@ -279,13 +287,15 @@ ERRORS = {
         "before its gradient",
     ),
     ONE
-    % '"MPIPE_TRANSPOSE_FWD 0 -1", "FWD 0 0", "BWD 0 0", "MPIPE_TRANSPOSE_BWD 0 -1", "MPIPE_TRANSPOSE_BWD 0 -1"': (
+    % '"MPIPE_TRANSPOSE_FWD 0 -1", "FWD 0 0", "BWD 0 0", "MPIPE_TRANSPOSE_BWD 0 -1", "MPIPE_TRANSPOSE_BWD 0 '
+    '-1"': (
         "IL113",
         '"MPIPE_TRANSPOSE_BWD 0 -1"',
         "twice",
     ),
     ONE
-    % '"MPIPE_TRANSPOSE_FWD 0 -1", "FWD 0 0", "BWD 0 0", "MPIPE_TRANSPOSE_BWD 0 -1", "MPIPE_GRAD_REDUCE - 0"': (
+    % '"MPIPE_TRANSPOSE_FWD 0 -1", "FWD 0 0", "BWD 0 0", "MPIPE_TRANSPOSE_BWD 0 -1", "MPIPE_GRAD_REDUCE - '
+    '0"': (
         "IL113",
         '"MPIPE_TRANSPOSE_BWD 0 -1"',
         "both recomputed",

@@ -1,4 +1,6 @@
-"""Megatron layouts and layer-split flags: the tables of tests/data/cases.json, the published layouts, every error with its place."""
+"""Megatron layouts and layer-split flags: the tables of tests/data/cases.json, the published layouts, every
+error with its place.
+"""
 
 import json
 import time
@@ -34,7 +36,8 @@ def flags(text, **asked):
     return read_flags(Sources().add("flags", text), LayoutSizes(**asked))
 
 
-# -- what Megatron takes -------------------------------------------------------------------------------------------------
+# -- what Megatron takes
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,8 @@ def test_an_empty_stage_is_read_and_not_written(text, ranks, says):
     assert caught.value.findings == found.notes
 
 
-# -- flags ---------------------------------------------------------------------------------------------------------------
+# -- flags
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def as_flags(n, pp, vpp=None, embedding=False, loss=False, first=None, last=None) -> str:
@@ -208,13 +212,17 @@ def test_layers_a_virtual_stage():
 
 
 def test_a_layout_among_flags():
-    text = "--pipeline-model-parallel-size 16 --pipeline-model-parallel-layout 'Et*3|(tt|)*29,m|L' --num-layers {} --mtp-num-layers 1"
+    text = (
+        "--pipeline-model-parallel-size 16 --pipeline-model-parallel-layout 'Et*3|(tt|)*29,m|L' "
+        "--num-layers {} --mtp-num-layers 1"
+    )
     assert flags(text.format(61)).stages == layout("Et*3|(tt|)*29,m|L", ranks=16).stages
     assert refused(read_flags, text.format(60))[:2] == ("IL214", "Et*3|(tt|)*29,m|L")
     assert refused(read_flags, text.format(61).replace(" --mtp-num-layers 1", ""))[0] == "IL214"
 
 
-# -- errors --------------------------------------------------------------------------------------------------------------
+# -- errors
+# --------------------------------------------------------------------------------------------------------------
 
 LAYOUTS = {
     "E((t|)*2t|)*2L": ("IL111", "(", "a group within a group"),
@@ -338,7 +346,8 @@ def test_long_texts_take_little_time():
     assert time.process_time() - began < 10
 
 
-# -- the command ---------------------------------------------------------------------------------------------------------
+# -- the command
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_command(tmp_path):

@@ -14,7 +14,9 @@ from .reading import VALID, refused, verdicts
 
 
 def work(P=2, M=3, V=2, split=False) -> list[tuple]:
-    """A result: (type, mb, stage, device, start, end), from a greedy simulation with F = 10, B = 20 (or b = 10 and w = 10), a transfer 1."""
+    """A result: (type, mb, stage, device, start, end), from a greedy simulation with F = 10, B = 20 (or b =
+    10 and w = 10), a transfer 1.
+    """
     S, ready, free, out = P * V, {}, [0] * P, []
     todo = {("f", m, s) for m in range(M) for s in range(S)} | {
         (k, m, s) for k in ("bw" if split else "b") for m in range(M) for s in range(S)
@@ -102,7 +104,10 @@ def test_three_forms_of_one_result():
         )
         == plain
     )
-    head = "# a result\nschedule: octopipe  # the only one\npartition: [2, 3,\n  2, 1]\nplacement:\n- [0, 2]\n- [1, 3]\nscheduling:"
+    head = (
+        "# a result\nschedule: octopipe  # the only one\npartition: [2, 3,\n  2, 1]\nplacement:\n- [0, "
+        "2]\n- [1, 3]\nscheduling:"
+    )
     item = lambda w, a, b: f"{a}{w[0]}, {', '.join(map(str, w[1:]))}{b}"
     assert rows(head + "".join("\n  - " + item(w, "[", "]") for w in result)) == plain
     assert rows(head + "".join("\n  - " + item(w, "(", ")") for w in result) + "\n") == plain

@@ -1,4 +1,6 @@
-"""Reading and writing PyTorch CSVs: every file of PyTorch's own, every hand-made one, every input error with its place."""
+"""Reading and writing PyTorch CSVs: every file of PyTorch's own, every hand-made one, every input error with
+its place.
+"""
 
 import pytest
 
@@ -34,7 +36,8 @@ def cells(text):
     return [[c.strip() for c in line.split(",") if c.strip()] for line in text.splitlines()]
 
 
-# -- PyTorch's own files -----------------------------------------------------------------------------------------------
+# -- PyTorch's own files
+# -----------------------------------------------------------------------------------------------
 
 
 def test_every_corpus_file_comes_back_as_it_was(corpus, corpus_index):
@@ -86,7 +89,8 @@ def test_hand_made_files(cases):
         assert p.inserted == p.reductions_inserted == ("compute_only" in name), name
 
 
-# -- what is inferred, and what is declared ----------------------------------------------------------------------------
+# -- what is inferred, and what is declared
+# ----------------------------------------------------------------------------
 
 
 def test_an_index_out_of_range_is_not_one_more_microbatch(cases):
@@ -155,7 +159,8 @@ def test_no_newline_at_the_end():
     assert write(program(GOOD)) == write(program(GOOD.rstrip("\n"))) == GOOD
 
 
-# -- input errors, each with its place ---------------------------------------------------------------------------------
+# -- input errors, each with its place
+# ---------------------------------------------------------------------------------
 
 ERRORS = {
     "a bad cell": ("0F0,0F1xyz,0B0\n", {}, [("IL108", 1, 5, 6)]),

@@ -204,7 +204,8 @@ def test_attributes_of_a_skeleton_stand_in_any_order():
 
 def test_transfers_in_a_skeleton():
     s = skeleton(
-        "group { SEND_F(0)  RECV_B(0, 1)@seam }  if r == 0 { } else if r == 1 { STEP } else { ZERO }  REDUCE  REDUCE(1)"
+        "group { SEND_F(0)  RECV_B(0, 1)@seam }  if r == 0 { } else if r == 1 { STEP } else { ZERO }  "
+        "REDUCE  REDUCE(1)"
     )
     group, branch, *reductions = s.program.body
     assert s.transfers == "written" and group.form == "group" and group.body[1].comm.text == "seam"

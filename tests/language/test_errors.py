@@ -1,4 +1,6 @@
-"""Errors of broken texts: code, line, column and message of each; one error neither hides the next nor causes it."""
+"""Errors of broken texts: code, line, column and message of each; one error neither hides the next nor causes
+it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,8 @@ GOLDEN = [
         [("IL101", 4, 27, "the `{` of `order` is never closed")],
     ),
     (
-        "skeleton s(P M) {\n  rank r { F(i }\n  prove for P = 1 { }\n}\nschedule y {\n  ranks 4GiB\n  microbatches 1.5\n}",
+        "skeleton s(P M) {\n  rank r { F(i }\n  prove for P = 1 { }\n}\nschedule y {\n  ranks 4GiB\n  "
+        "microbatches 1.5\n}",
         [
             ("IL101", 1, 14, "expected `,` between `P` and `M`"),
             ("IL101", 1, 17, "expected `replicated` or `sharded` after `)`, not `{`"),
@@ -83,7 +86,8 @@ GOLDEN = [
         ],
     ),
     (
-        "skeleton s(P, M) sharded {\n  rank r {\n    for i in 0..M { F(i) }\n    for i in 0 ..< M/2 { }\n    if i = 0 { F(0, 0, 0) }\n    if 0 < r < 3 { }\n    let P = 2q\n  }\n}",
+        "skeleton s(P, M) sharded {\n  rank r {\n    for i in 0..M { F(i) }\n    for i in 0 ..< M/2 { }\n   "
+        " if i = 0 { F(0, 0, 0) }\n    if 0 < r < 3 { }\n    let P = 2q\n  }\n}",
         [
             ("IL101", 3, 15, "a loop runs over a half-open range"),
             ("IL101", 4, 21, "`/` is no operator"),
@@ -94,7 +98,8 @@ GOLDEN = [
         ],
     ),
     (
-        "skeleton s(P) sharded {\n  rank r {\n    for i in P { }\n    if P { }\n    let x = P < 1\n    overlap { F(0) }\n    group { F(0) }\n    F(min(1))\n  }\n  prove { 3 }\n}",
+        "skeleton s(P) sharded {\n  rank r {\n    for i in P { }\n    if P { }\n    let x = P < 1\n    "
+        "overlap { F(0) }\n    group { F(0) }\n    F(min(1))\n  }\n  prove { 3 }\n}",
         [
             ("IL101", 3, 14, "expected a range such as `0 ..< n`, or `owned(r)`, after `in`"),
             ("IL101", 4, 8, "expected a condition, not a number"),
@@ -207,7 +212,8 @@ def test_messages_are_the_users():
     [
         ("# expect: invalid IL101\n{{{", [("invalid", ["IL101"], [])]),
         (
-            "\n#expect: invalid IL101, IL102 under pair, rank\n# expect: valid\n# and a word\nschedule s {\n# expect: unknown\n",
+            "\n#expect: invalid IL101, IL102 under pair, rank\n# expect: valid\n# and a word\nschedule s "
+            "{\n# expect: unknown\n",
             [("invalid", ["IL101", "IL102"], ["pair", "rank"]), ("valid", [], [])],
         ),
         ("  # expect: vacuous  \r\n", [("vacuous", [], [])]),

@@ -1,4 +1,6 @@
-"""`memory`, `device`, `link`, `replicas`: what the parser makes of them, what it refuses, and that the formatter keeps them."""
+"""`memory`, `device`, `link`, `replicas`: what the parser makes of them, what it refuses, and that the
+formatter keeps them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One rank: has PyTorch itself load each CSV of a list and train a toy chain with it, and says how far gradients are from the single process's.
+"""One rank: has PyTorch itself load each CSV of a list and train a toy chain with it, and says how far
+gradients are from the single process's.
 
 python run_csv.py RANK RANKS STORE JOBS OUT
 """

@@ -1,4 +1,6 @@
-"""Lowering to HyperParallel: its own golden orders step by step, plans from the algebra, and the adapter with a stand-in of the classes it touches."""
+"""Lowering to HyperParallel: its own golden orders step by step, plans from the algebra, and the adapter with
+a stand-in of the classes it touches.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def again(case: dict) -> dict[str, list[str]]:
 
 
 def test_the_golden_orders_come_back_step_by_step(request):
-    """Read, checked, lowered: equal to HyperParallel's own lists but for DATA steps and bubbles. What it cannot run (one rank with several stages), and the encoder's backward
+    """Read, checked, lowered: equal to HyperParallel's own lists but for DATA steps and bubbles. What it
+    cannot run (one rank with several stages), and the encoder's backward
     recomputed on rank 0, are refused."""
     thorough = request.config.getoption("--thorough")
     cases = golden.cases() if thorough else golden.cases()[::23]
@@ -72,7 +75,10 @@ def test_the_golden_orders_come_back_step_by_step(request):
     }, counts
 
 
-TEXT = "schedule s {{ ranks {P} microbatches {M} model {{ layer enc {{ }} layers u[{n}] {{ }} }} cut {{ {cut} }} {more} }}"
+TEXT = (
+    "schedule s {{ ranks {P} microbatches {M} model {{ layer enc {{ }} layers u[{n}] {{ }} }} cut {{ "
+    "{cut} }} {more} }}"
+)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +161,8 @@ def test_the_encoders_reduction_stands_once_on_every_rank(monkeypatch, change):
     assert refused.value.code == "IL841"
 
 
-# ---- the adapter ---------------------------------------------------------------------------------------------------------
+# ---- the adapter
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -180,12 +187,14 @@ def stand_in(monkeypatch):
 
     MetaStepType = enum.Enum(
         "MetaStepType",
-        "DATA_LOAD DATA_SEND DATA_RECV FWD BWD BWD_INPUT BWD_WEIGHT FWD_RECV FWD_SEND BWD_RECV BWD_SEND BATCH_SEND_RECV OVERLAP_F_B "
+        "DATA_LOAD DATA_SEND DATA_RECV FWD BWD BWD_INPUT BWD_WEIGHT FWD_RECV FWD_SEND BWD_RECV BWD_SEND "
+        "BATCH_SEND_RECV OVERLAP_F_B "
         "OVERLAP_B_F FSDP_UNSHARD FSDP_RESHARD FSDP_REDUCE_GRAD",
     )
     MpipeStepType = enum.Enum(
         "MpipeStepType",
-        "MPIPE_PARAM_BROADCAST MPIPE_TRANSPOSE_FWD MPIPE_FWD_SEND MPIPE_FWD_RECV MPIPE_GRAPH_SEND MPIPE_GRAPH_RECV MPIPE_TRANSPOSE_BWD "
+        "MPIPE_PARAM_BROADCAST MPIPE_TRANSPOSE_FWD MPIPE_FWD_SEND MPIPE_FWD_RECV MPIPE_GRAPH_SEND "
+        "MPIPE_GRAPH_RECV MPIPE_TRANSPOSE_BWD "
         "MPIPE_GRAD_SEND MPIPE_GRAD_RECV_WITH_BACKWARD MPIPE_GRAD_REDUCE",
     )
 

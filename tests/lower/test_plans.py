@@ -45,7 +45,10 @@ def test_lines_name_operations(vlm):
 
 
 def test_a_rank_without_operations_keeps_the_lines_right():
-    text = "schedule s { ranks 3 microbatches 1 order transfers inserted reductions written { rank 0: 0F0 0B0 0REDUCE rank 1: rank 2: 1F0 1B0 1REDUCE } }"
+    text = (
+        "schedule s { ranks 3 microbatches 1 order transfers inserted reductions written { rank 0: 0F0 "
+        "0B0 0REDUCE rank 1: rank 2: 1F0 1B0 1REDUCE } }"
+    )
     found = lowered(text, "json")
     assert [len(x) for x in found.plan.lines] == [6, 0, 6] and plans.describe_difference(
         plans.loads(found.text).program, found.plan.program
@@ -107,18 +110,21 @@ def test_the_certificate_is_the_plan_s_own(tmp_path):
     "text, code, said",
     [
         (
-            "schedule s { ranks 2 microbatches 1 order transfers inserted { rank 0: 0F0 0B0 rank 1: 1B0 1F0 } }",
+            "schedule s { ranks 2 microbatches 1 order transfers inserted { rank 0: 0F0 0B0 rank 1: 1B0 1F0 "
+            "} }",
             1,
             "IL301",
         ),
         (
-            "schedule s { ranks 2 microbatches 1 order transfers inserted { rank 0: 0F0 0B0 rank 1: 1B0 1F0 } expect invalid IL301 }",
+            "schedule s { ranks 2 microbatches 1 order transfers inserted { rank 0: 0F0 0B0 rank 1: 1B0 1F0 "
+            "} expect invalid IL301 }",
             1,
             "as it is expected to be",
         ),
         ("schedule s { ranks 2 fragment trace { rank 0: send(1, x) rank 1: recv(0, x) } }", 3, "fragment"),
         (
-            "schedule s { ranks 2 microbatches 2 model { layers u[2] { } } cut { a = u : 1f1b } expect invalid }",
+            "schedule s { ranks 2 microbatches 2 model { layers u[2] { } } cut { a = u : 1f1b } expect "
+            "invalid }",
             1,
             "not as it is expected",
         ),
@@ -171,9 +177,12 @@ def test_usage(tmp_path):
 
 def test_others_register_back_ends(tmp_path):
     (tmp_path / "mine.py").write_text(
-        "from interlock.lower.neutral import Json\nclass Mine(Json):\n    name = 'mine'\n    def write(self, plan, program):\n"
-        "        return super().write(plan, program) + ' '\nBACKEND = Mine()\nclass Bad(Json):\n    name = 'bad'\n    def write(self, plan, program):\n"
-        "        return super().write(plan, program).replace('\"back\":true', '\"back\":false', 1)\nBAD = Bad()\n"
+        "from interlock.lower.neutral import Json\nclass Mine(Json):\n    name = 'mine'\n    def "
+        "write(self, plan, program):\n"
+        "        return super().write(plan, program) + ' '\nBACKEND = Mine()\nclass Bad(Json):\n    name = "
+        "'bad'\n    def write(self, plan, program):\n"
+        "        return super().write(plan, program).replace('\"back\":true', '\"back\":false', 1)\nBAD = "
+        "Bad()\n"
     )
     info = tmp_path / "mine-1.dist-info"
     info.mkdir()

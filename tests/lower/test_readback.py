@@ -1,4 +1,6 @@
-"""What a back end writes says the program it was given: PyTorch's corpus comes back cell by cell, HyperParallel's golden orders as plans, and no changed text is taken."""
+"""What a back end writes says the program it was given: PyTorch's corpus comes back cell by cell,
+HyperParallel's golden orders as plans, and no changed text is taken.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_pytorchs_corpus_comes_back_cell_by_cell(request, corpus, corpus_index):
 
 
 def test_every_golden_order_becomes_a_plan(request):
-    """Those too that HyperParallel cannot run, or runs with an encoder's backward recomputed on rank 0, which no Runner has an action for."""
+    """Those too that HyperParallel cannot run, or runs with an encoder's backward recomputed on rank 0, which
+    no Runner has an action for.
+    """
     counts = Counter()
     for case in golden.cases() if request.config.getoption("--thorough") else golden.cases()[::61]:
         given = source(imported(golden.steps(case)).program)
@@ -89,11 +93,14 @@ def test_every_golden_order_becomes_a_plan(request):
     ), counts
 
 
-# ---- texts that were changed ---------------------------------------------------------------------------------------------
+# ---- texts that were changed
+# ---------------------------------------------------------------------------------------------
 
 
 class Changed:
-    """A back end whose text is another: a cell, step or operation moved past its neighbour, taken out, written twice, or with another number."""
+    """A back end whose text is another: a cell, step or operation moved past its neighbour, taken out,
+    written twice, or with another number.
+    """
 
     def __init__(self, backend, rng: Random):
         self.backend, self.rng, self.what = backend, rng, ""
@@ -131,7 +138,9 @@ class Changed:
 
 
 def other_number(cell):
-    """The first number raised by one: of the stage in a CSV, the microbatch of a step, the stage or microbatch of an operation; else the kind is another."""
+    """The first number raised by one: of the stage in a CSV, the microbatch of a step, the stage or
+    microbatch of an operation; else the kind is another.
+    """
     if isinstance(cell, dict):
         key = next((k for k in ("mb", "stage", "name") if k in cell), "do")
         return {**cell, key: cell[key] + 1 if isinstance(cell[key], int) else f"{cell[key]}X"}

@@ -1,4 +1,6 @@
-"""Every rewrite of random valid programs passes its own check and leaves them valid; a check sees what a mutation changed beside it."""
+"""Every rewrite of random valid programs passes its own check and leaves them valid; a check sees what a
+mutation changed beside it.
+"""
 
 from random import Random
 

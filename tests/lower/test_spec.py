@@ -1,4 +1,6 @@
-"""The examples of spec/lowering.md: what is refused is refused with the code of its section, what is taken is written."""
+"""The examples of spec/lowering.md: what is refused is refused with the code of its section, what is taken is
+written.
+"""
 
 import re
 from pathlib import Path

@@ -33,7 +33,10 @@ CHUNKS = {
 def schedule(skeleton: str, ranks: int, microbatches: int, frozen=()) -> str:
     layers = ranks * CHUNKS[skeleton]
     freeze = f"freeze {', '.join(f'u[{s}]' for s in frozen)}" if frozen else ""
-    return f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{layers}] {{ }} }} cut {{ all = u : {skeleton} }} {freeze} }}"
+    return (
+        f"schedule s {{ ranks {ranks} microbatches {microbatches} model {{ layers u[{layers}] {{ }} }} "
+        f"cut {{ all = u : {skeleton} }} {freeze} }}"
+    )
 
 
 def job(
@@ -125,15 +128,18 @@ def test_a_csv_is_lowered_to_the_other_form_and_back():
     "text, why",
     [
         (
-            "schedule s { ranks 2 microbatches 2 model { layer v { } layers u[2] { } } cut { e = v : transpose  b = u : 1f1b } }",
+            "schedule s { ranks 2 microbatches 2 model { layer v { } layers u[2] { } } cut { e = v : "
+            "transpose  b = u : 1f1b } }",
             "IL806",
         ),
         (
-            "schedule s { ranks 2 microbatches 2 order transfers inserted { rank 0: 0F0 0F1 0B0 0B1 rank 1: 1F1 1F0 1B0 1B1 } }",
+            "schedule s { ranks 2 microbatches 2 order transfers inserted { rank 0: 0F0 0F1 0B0 0B1 rank 1: "
+            "1F1 1F0 1B0 1B1 } }",
             "IL801",
         ),
         (
-            "schedule s { ranks 2 microbatches 1 place { rank 0: 0 } order transfers inserted { rank 0: 0F0 0B0  rank 1: } }",
+            "schedule s { ranks 2 microbatches 1 place { rank 0: 0 } order transfers inserted { rank 0: 0F0 "
+            "0B0  rank 1: } }",
             "rank 1 runs nothing",
         ),
     ],

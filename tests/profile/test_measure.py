@@ -1,4 +1,6 @@
-"""`interlock profile MODULE`: bytes against what PyTorch is known to save, what is timed, and modules that cannot be run."""
+"""`interlock profile MODULE`: bytes against what PyTorch is known to save, what is timed, and modules that
+cannot be run.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,9 @@ def test_what_is_timed(tmp_path):
 
 
 def test_an_accelerator_is_synchronised(monkeypatch):
-    """Warm-up, then synchronised; repeats between two events each; synchronised before they are read. On a stand-in for a device."""
+    """Warm-up, then synchronised; repeats between two events each; synchronised before they are read. On a
+    stand-in for a device.
+    """
     did = []
 
     class Event:
@@ -327,7 +331,8 @@ def test_the_command_line(tmp_path):
         "profile.toml",
     ]
     (tmp_path / "s.sched").write_text(
-        'schedule s {\n  ranks 2\n  microbatches 4\n  model "profile.toml"\n  cut { all = layer : 1f1b }\n  memory { capacity 1MiB }\n'
+        'schedule s {\n  ranks 2\n  microbatches 4\n  model "profile.toml"\n  cut { all = layer : 1f1b }\n  '
+        "memory { capacity 1MiB }\n"
         "  for any freezing of layer[0]\n  require { makespan <= 10s  peak <= 1MiB }\n}\n"
     )
     done = interlock("check", "s.sched", cwd=tmp_path)
@@ -340,7 +345,8 @@ def test_the_command_line(tmp_path):
 def test_an_interruption_leaves_what_was_there(tmp_path):
     (tmp_path / "model.py").write_text(
         CODE
-        + "class Slow(nn.Module):\n    def forward(self, x):\n        import time\n        print('slow', flush=True)\n        time.sleep(60)\nlayers.append(Slow())\n"
+        + "class Slow(nn.Module):\n    def forward(self, x):\n        import time\n        print('slow', "
+        "flush=True)\n        time.sleep(60)\nlayers.append(Slow())\n"
     )
     (tmp_path / "profile.toml").write_text("what was there\n")
     process = subprocess.Popen(

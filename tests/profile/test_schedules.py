@@ -134,7 +134,10 @@ def test_a_measured_backward_is_less_than_its_halves(tmp_path):
 def test_groups_with_others_between(tmp_path):
     names = ["mamba[0]", "attention", "mamba[1]"]
     (tmp_path / "p.toml").write_text(HEAD + "".join(LAYER.replace('"a"', f'"{n}"') for n in names))
-    text = 'schedule s {{ ranks 3 microbatches 3 model "p.toml" cut {{ all = mamba[0], attention, mamba[1] : 1f1b }} for any freezing of {} }}'
+    text = (
+        'schedule s {{ ranks 3 microbatches 3 model "p.toml" cut {{ all = mamba[0], attention, mamba[1] '
+        ": 1f1b }} for any freezing of {} }}"
+    )
     assert elaborated(tmp_path, text.format("mamba")).freezing == (0, 2)
     assert [l.name for l in elaborated(tmp_path, text.format("mamba[1]")).program.layers] == names
 

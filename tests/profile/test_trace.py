@@ -1,4 +1,6 @@
-"""Traces to profiles: one made by torch.profiler here, small ones of a device by hand, and what is missing or ambiguous."""
+"""Traces to profiles: one made by torch.profiler here, small ones of a device by hand, and what is missing or
+ambiguous.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def real(torch, tmp_path_factory):
 
 
 def test_a_trace_of_pytorch(real):
-    """The figures against what the events themselves say: forwards by label, backwards by the names of their nodes."""
+    """The figures against what the events themselves say: forwards by label, backwards by the names of their
+    nodes.
+    """
     profile, notes = trace.read_trace(Sources().add("t.json", real.read_text()))
     assert [l.name for l in profile.layers] == [
         "model_block[0]",
@@ -106,7 +110,8 @@ def test_the_command_line(real, tmp_path):
     piped = interlock("profile", "--trace", "-", "-o", "-", stdin=real.read_bytes(), cwd=tmp_path)
     assert piped.code == 0 and piped.out == written
     (tmp_path / "s.sched").write_text(
-        'schedule s { ranks 3 microbatches 4 model "p.toml" cut { all = model_block : 1f1b } require { makespan <= 1s } }'
+        'schedule s { ranks 3 microbatches 4 model "p.toml" cut { all = model_block : 1f1b } require { '
+        "makespan <= 1s } }"
     )
     assert interlock("check", "s.sched", cwd=tmp_path).code == 0
     assert interlock("profile", "--trace", "none.json", cwd=tmp_path).code == 2
@@ -119,7 +124,9 @@ def test_the_command_line(real, tmp_path):
 
 
 def step(at: float, scale: int = 1, correlation: int = 0) -> list[dict]:
-    """Two layers on thread 1 and stream 7, backward on thread 2. Kernels run later than the ranges that launch them."""
+    """Two layers on thread 1 and stream 7, backward on thread 2. Kernels run later than the ranges that
+    launch them.
+    """
     c, s = correlation, correlation * 10
     return [
         range_("block[0]", at, 10),

@@ -12,7 +12,10 @@ from interlock.text.source import Sources
 
 
 def two_ranks(name: str, first: str, second: str, more: str = "") -> str:
-    return f"schedule {name} {{\n  ranks 2\n  microbatches 2\n{more}  order transfers written {{\n    rank 0: {first} 0REDUCE\n    rank 1: {second} 1REDUCE\n  }}\n}}\n"
+    return (
+        f"schedule {name} {{\n  ranks 2\n  microbatches 2\n{more}  order transfers written {{\n    rank "
+        f"0: {first} 0REDUCE\n    rank 1: {second} 1REDUCE\n  }}\n}}\n"
+    )
 
 
 SENDS_MEET = (
@@ -28,7 +31,8 @@ FILES = {
     "runs/wrong data.sched": two_ranks(
         "crossed", GPIPE[0], "1RECV_F1 1F1 1RECV_F0 1F0 1B0 1SEND_B0 1B1 1SEND_B1"
     ),
-    "runs/memory.sched": "schedule too_much {\n  ranks 2\n  microbatches 8\n  model { layers llm[4] { activation 4GiB  output 1GiB  weights 1GiB } }\n"
+    "runs/memory.sched": "schedule too_much {\n  ranks 2\n  microbatches 8\n  model { layers llm[4] { "
+    "activation 4GiB  output 1GiB  weights 1GiB } }\n"
     "  cut { decoder = llm : gpipe }\n  memory { capacity 20GiB }\n}\n",
     "runs/unknown.sched": two_ranks("open", *GPIPE, more="  require { bubble <= 12% }\n"),
     "runs/torn.sched": "schedule x {\n  ranks two\n}\n",
@@ -51,7 +55,9 @@ def run(
 def given(
     results: list[FileResult], seconds: float = 0.25
 ) -> tuple[list[CaseResult], Callable[[str], Sources | None], dict]:
-    """What a renderer wants: what was checked, the sources, and what else there is. Every schedule took `seconds`."""
+    """What a renderer wants: what was checked, the sources, and what else there is. Every schedule took
+    `seconds`.
+    """
     from dataclasses import replace
 
     checked = [replace(c, seconds=seconds) for r in results for c in r.checked]

@@ -1,4 +1,6 @@
-"""Programs with places, from the `rank r: ...` lines of a text. Enough of the language for the tests of witness and report."""
+"""Programs with places, from the `rank r: ...` lines of a text. Enough of the language for the tests of
+witness and report.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def sample(
     sources=None,
     **options,
 ):
-    """(Program, Sources). `place`: the rank of each stage, by default its number; `layer`: fields of each layer; `comms`: (name, ranks)."""
+    """(Program, Sources). `place`: the rank of each stage, by default its number; `layer`: fields of each
+    layer; `comms`: (name, ranks).
+    """
     sources = sources or Sources()
     source = sources.add(path, text)
     builder, names, mbs = OrderBuilder(), [], [0]
@@ -116,7 +120,10 @@ GPIPE = schedule(
     "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1",
     "1RECV_F0 1F0 1RECV_F1 1F1 1B0 1SEND_B0 1B1 1SEND_B1",
 )
-COMPUTE = "schedule compute {\n  order transfers inserted {\n    rank 0: 0F0 0B0 0F1 0B1\n    rank 1: 1F1 1F0 1B0 1B1\n  }\n}\n"
+COMPUTE = (
+    "schedule compute {\n  order transfers inserted {\n    rank 0: 0F0 0B0 0F1 0B1\n    rank 1: 1F1 "
+    "1F0 1B0 1B1\n  }\n}\n"
+)
 # the way there and the way back of a V share the queue of ranks 0 and 1
 VEE = schedule(
     "vee",

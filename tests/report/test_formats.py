@@ -1,4 +1,6 @@
-"""One run in every format. golden/run.* are the reports as they stand; look at them, and update them with --update-golden."""
+"""One run in every format. golden/run.* are the reports as they stand; look at them, and update them with
+--update-golden.
+"""
 
 import json
 import re
@@ -181,7 +183,8 @@ def test_ten_of_a_kind_then_a_count():
     assert Counter(c.split()[0] for c in commands) == {"::error": MOST, "::warning": MOST}
     assert (
         notice
-        == "::notice title=Interlock::15 more errors and 1 more warning: GitHub shows 10 of a kind for each step. 36 files: 11 unknown, 25 not readable"
+        == "::notice title=Interlock::15 more errors and 1 more warning: GitHub shows 10 of a kind for each "
+        "step. 36 files: 11 unknown, 25 not readable"
     )
     assert last == "36 files: 11 unknown, 25 not readable"
 

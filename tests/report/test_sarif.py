@@ -1,6 +1,7 @@
 """SARIF against its schema, and against what GitHub asks beyond it.
 
-sarif-2.1.0-rtm.5.json is the schema of OASIS SARIF 2.1.0 (OASIS SARIF TC) as the npm package @microsoft/jest-sarif 1.0.0-beta.0 (MIT) ships it, unchanged.
+sarif-2.1.0-rtm.5.json is the schema of OASIS SARIF 2.1.0 (OASIS SARIF TC) as the npm package
+@microsoft/jest-sarif 1.0.0-beta.0 (MIT) ships it, unchanged.
 """
 
 import hashlib
@@ -111,8 +112,13 @@ def test_a_wait_cycle_has_a_thread_for_each_rank_in_program_order():
 
 
 def test_inserted_operations_are_named():
-    """A derived program has no places of its own: the schedule's is told, and the operation with rank and number."""
-    text = "schedule x {\n  ranks 2\n  microbatches 2\n  order transfers inserted {\n    rank 0: 0F0 0B0 0F1 0B1\n    rank 1: 1F1 1F0 1B0 1B1\n  }\n}\n"
+    """A derived program has no places of its own: the schedule's is told, and the operation with rank and
+    number.
+    """
+    text = (
+        "schedule x {\n  ranks 2\n  microbatches 2\n  order transfers inserted {\n    rank 0: 0F0 0B0 "
+        "0F1 0B1\n    rank 1: 1F1 1F0 1B0 1B1\n  }\n}\n"
+    )
     (one,) = log(run({"a.sched": text}))["runs"]
     assert [r["ruleId"] for r in one["results"]] == ["IL307"]
     assert all(text for thread in flows(one["results"][0]) for _, text in thread)

@@ -1,4 +1,6 @@
-"""spec/report.schema.json and what `json` and `json-lines` write, over everything the repository has. The schema leaves nothing open."""
+"""spec/report.schema.json and what `json` and `json-lines` write, over everything the repository has. The
+schema leaves nothing open.
+"""
 
 import json
 from pathlib import Path

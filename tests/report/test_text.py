@@ -1,4 +1,6 @@
-"""What a person reads. The files in golden/ are the reports as they stand; look at them, and update them with --update-golden."""
+"""What a person reads. The files in golden/ are the reports as they stand; look at them, and update them with
+--update-golden.
+"""
 
 import pytest
 

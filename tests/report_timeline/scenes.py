@@ -20,7 +20,10 @@ def pipeline(
     layers: int = 8,
     capacity: str = "16GiB",
 ) -> str:
-    return f"schedule {name} {{\n  ranks {ranks}\n  microbatches {microbatches}\n  {MODEL.format(layers=layers, capacity=capacity)}\n  cut {{ decoder = llm : {skeleton} }}\n}}\n"
+    return (
+        f"schedule {name} {{\n  ranks {ranks}\n  microbatches {microbatches}\n  "
+        f"{MODEL.format(layers=layers, capacity=capacity)}\n  cut {{ decoder = llm : {skeleton} }}\n}}\n"
+    )
 
 
 SPLIT = """schedule split {
@@ -66,7 +69,9 @@ def drawn(text: str, model: str | None = None, **options) -> Scene:
 
 
 def ran(text: str, model: str = "pair") -> str:
-    """The file of a run of the schedule that took a tenth longer than predicted, and 3 ns more for everything; of a deadlock what ran of it."""
+    """The file of a run of the schedule that took a tenth longer than predicted, and 3 ns more for
+    everything; of a deadlock what ran of it.
+    """
     import numpy as np
 
     from interlock.interchange.timeline import dumps

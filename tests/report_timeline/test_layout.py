@@ -66,7 +66,8 @@ def test_memory_falls_when_an_operation_ends():
 
 def test_without_sizes_microbatches_in_flight_are_counted():
     scene = drawn(
-        "schedule bare {\n  ranks 2\n  microbatches 3\n  order transfers inserted {\n    rank 0: 0F0 0F1 0B0 0F2 0B1 0B2\n    rank 1: 1F0 1B0 1F1 1B1 1F2 1B2\n  }\n}\n"
+        "schedule bare {\n  ranks 2\n  microbatches 3\n  order transfers inserted {\n    rank 0: 0F0 0F1 "
+        "0B0 0F2 0B1 0B2\n    rank 1: 1F0 1B0 1F1 1B1 1F2 1B2\n  }\n}\n"
     )
     assert not scene.in_bytes and [t.peak for t in scene.tracks] == [2, 1]
     assert scene.unit and "no durations" in scene.notes[0] and scene.time(scene.makespan) == "12 units"

@@ -333,7 +333,8 @@ def test_a_hundred_thousand_operations(opened, written, record_property):
     assert state(page)["chosen"] == "3F1999"
     rows = json.loads(
         page.locator("#data").evaluate(
-            "e => JSON.stringify(JSON.parse(e.textContent).scenes[0].columns.kind.n || atob(JSON.parse(e.textContent).scenes[0].columns.kind.b).length)"
+            "e => JSON.stringify(JSON.parse(e.textContent).scenes[0].columns.kind.n || "
+            "atob(JSON.parse(e.textContent).scenes[0].columns.kind.b).length)"
         )
     )
     assert rows > 90_000

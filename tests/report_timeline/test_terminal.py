@@ -1,4 +1,6 @@
-"""The picture in a terminal. golden/*.txt are the pictures as they stand; look at them, and update them with --update-golden."""
+"""The picture in a terminal. golden/*.txt are the pictures as they stand; look at them, and update them with
+--update-golden.
+"""
 
 import re
 

@@ -1,4 +1,5 @@
-"""Trains one step of a toy chain with a schedule CSV, each rank a process on gloo, and prints how far its gradients are from the reference's.
+"""Trains one step of a toy chain with a schedule CSV, each rank a process on gloo, and prints how far its
+gradients are from the reference's.
 
 python run_torch.py RANK RANKS STORE CSV MICROBATCHES FROZEN_STAGES
 """

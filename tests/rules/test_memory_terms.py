@@ -1,4 +1,6 @@
-"""Parameters, gradients, optimizer state and logits by name (spec/memory.md, R-MEM-3): bytes by hand, the same for the rules, the kernel and the solver."""
+"""Parameters, gradients, optimizer state and logits by name (spec/memory.md, R-MEM-3): bytes by hand, the
+same for the rules, the kernel and the solver.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ X = 1_000_003
 
 def one(layer: str, memory: str, more: str = "", microbatches: int = 1) -> str:
     order = " ".join([*(f"0F{m}" for m in range(microbatches)), *(f"0B{m}" for m in range(microbatches))])
-    return f"schedule s {{ ranks 1 microbatches {microbatches} model {{ layer a {{ {layer} }} }} memory {{ {memory} }} {more} order transfers inserted {{ rank 0: {order} }} }}"
+    return (
+        f"schedule s {{ ranks 1 microbatches {microbatches} model {{ layer a {{ {layer} }} }} memory {{ "
+        f"{memory} }} {more} order transfers inserted {{ rank 0: {order} }} }}"
+    )
 
 
 def static(layer: str, memory: str, more: str = "") -> tuple[int, ...]:
@@ -124,6 +129,7 @@ def test_logits_of_nothing():
     assert refused.value.findings[0].code == "IL101" and "`vocabulary`" in refused.value.findings[0].message
     with pytest.raises(InputError) as refused:
         elaborate_text(
-            "schedule s { ranks 1 microbatches 1 memory { logits 4B per vocabulary entry } order transfers inserted { rank 0: 0F0 0B0 } }"
+            "schedule s { ranks 1 microbatches 1 memory { logits 4B per vocabulary entry } order transfers "
+            "inserted { rank 0: 0F0 0B0 } }"
         )
     assert "without a model" in refused.value.findings[0].message

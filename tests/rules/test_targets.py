@@ -1,4 +1,6 @@
-"""The rules of runtimes: cases, PyTorch's corpus, what PyTorch 2.13.0 itself does, and how a target is asked for and reported."""
+"""The rules of runtimes: cases, PyTorch's corpus, what PyTorch 2.13.0 itself does, and how a target is asked
+for and reported.
+"""
 
 from __future__ import annotations
 
@@ -240,9 +242,11 @@ def train(path: Path, frozen: str, tmp_path: Path) -> dict[int, float | None]:
     [("c00", "", [], []), ("n01", "", [], [0]), ("c20", "0", [1], []), ("f01", "0", [], [])],
 )
 def test_pytorch_trains_with_it(tmp_path, name, frozen, lost, other):
-    """Two processes on gloo, one step, against a single process: what the target rules find is silently wrong, what they pass is right.
+    """Two processes on gloo, one step, against a single process: what the target rules find is silently
+    wrong, what they pass is right.
 
-    n01: the last stage sums the same gradients in another order; the stage before gets them for the wrong microbatches.
+    n01: the last stage sums the same gradients in another order; the stage before gets them for the wrong
+    microbatches.
     """
     far = train(case(name), frozen, tmp_path)
     assert [s for s, d in sorted(far.items()) if d is None] == lost
@@ -263,8 +267,10 @@ BYTES = """schedule s {{ ranks 2 microbatches {M}
 @pytest.mark.parametrize(
     "freeze, M, expected",
     [
-        # rank 0: weights and gradients 200, M buffers for gradients; at the last forward of the warmup 2 stashes, outputs sent so far; at the
-        # last backward 1 stash and every output. rank 1: M buffers for activations, 1 stash, every gradient sent.
+        # rank 0: weights and gradients 200, M buffers for gradients; at the last forward of the warmup 2
+        # stashes, outputs sent so far; at the
+        # last backward 1 stash and every output. rank 1: M buffers for activations, 1 stash, every gradient
+        # sent.
         ("", 4, (200 + 4 + max(2 * 8 + 2, 2 * 8 + 4), 200 + 4 + 8 + 4)),
         ("", 8, (200 + 8 + 2 * 8 + 8, 200 + 8 + 8 + 8)),
         # nothing crosses back: rank 0 keeps no stash, has no gradient buffer, and sends its outputs
@@ -395,12 +401,14 @@ def test_a_claim_is_under_models_only():
         ),
         ("schedule s { ranks 2 fragment trace { rank 0: send(1, a)\n rank 1: recv(0, a) } }", "npu", "valid"),
         (
-            "schedule s { ranks 2 microbatches 2 model { layers l[2] { } } cut { a = l : 1f1b } for any freezing of l[0] }",
+            "schedule s { ranks 2 microbatches 2 model { layers l[2] { } } cut { a = l : 1f1b } for any "
+            "freezing of l[0] }",
             "torch",
             "unknown",
         ),
         (
-            "schedule s { ranks 2 microbatches 2 model { layers l[2] { } } cut { a = l : 1f1b } require { bubble <= 1% } }",
+            "schedule s { ranks 2 microbatches 2 model { layers l[2] { } } cut { a = l : 1f1b } require { "
+            "bubble <= 1% } }",
             "torch",
             "unknown",
         ),
@@ -412,7 +420,10 @@ def test_what_is_not_decided_is_unknown(source, target, verdict):
 
 
 def test_a_tie_across_ranks_has_no_action_in_pytorch():
-    source = "schedule s { ranks 2 microbatches 2 model { layer emb { } layer mid { } layer head { } } cut { a = emb, mid, head : 1f1b(partition: [1, 2]) } tie emb, head }"
+    source = (
+        "schedule s { ranks 2 microbatches 2 model { layer emb { } layer mid { } layer head { } } cut "
+        "{ a = emb, mid, head : 1f1b(partition: [1, 2]) } tie emb, head }"
+    )
     assert codes(for_target(ask(source, "torch"))) == ["IL807"]
 
 
@@ -436,8 +447,8 @@ def test_the_report_names_the_target():
     checked = ask(case("n01"), "torch", "torchtitan", "npu")
     report = text.render((checked,), lambda _: None, width=100)
     assert (
-        "valid under pair (certificate checked by the kernel); invalid for the targets torch and torchtitan: IL801; valid for the target npu"
-        in report
+        "valid under pair (certificate checked by the kernel); invalid for the targets torch and "
+        "torchtitan: IL801; valid for the target npu" in report
     )
     assert report.count("error[IL801]") == 1 and "note: for the targets torch and torchtitan" in report
     model_finding = text.render((ask(case("c02"), "torch"),), lambda _: None, width=100)

@@ -14,12 +14,17 @@ from interlock.lower.lowering import lower
 from torch_ranks import run_ranks
 
 HERE = Path(__file__).parent
-TEXT = "layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } layer head { }"
+TEXT = (
+    "layers vit[3] { modality vision } layer proj { modality vision } layer embed { } layers llm[6] { } "
+    "layer head { }"
+)
 WHOLE = "all = vit, proj, embed, llm, head : "
 
 
 def schedule(skeleton: str, ranks: int, microbatches: int, frozen=(), text_only=(), tied=False) -> str:
-    """`skeleton`: one for the whole model, or `A / B` for the encoder and the rest; `transpose` is that in front of 1f1b."""
+    """`skeleton`: one for the whole model, or `A / B` for the encoder and the rest; `transpose` is that in
+    front of 1f1b.
+    """
     encoder, _, rest = skeleton.partition(" / ")
     if rest or encoder.startswith("transpose"):
         cut = f"encoder = vit, proj : {encoder}  backbone = embed, llm, head : {rest or '1f1b'}"
@@ -56,6 +61,7 @@ def train(jobs: list[dict], ranks: int, folder: Path, seconds: float) -> list[li
     ]
     for r, rank in enumerate(ended):
         assert rank.code == 0 and len(results[r]) == len(jobs), (
-            f"rank {r} ended with {rank.code} after {len(results[r])} of {len(jobs)} jobs:\n{rank.out}\n{results[r][-1:]}"
+            f"rank {r} ended with {rank.code} after {len(results[r])} of {len(jobs)} "
+            f"jobs:\n{rank.out}\n{results[r][-1:]}"
         )
     return [list(of_ranks) for of_ranks in zip(*results)]

@@ -1,4 +1,6 @@
-"""The emulated ordered queues against the verdicts: what `check` rejects as a deadlock under `pair` really stops, what it accepts ends."""
+"""The emulated ordered queues against the verdicts: what `check` rejects as a deadlock under `pair` really
+stops, what it accepts ends.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def as_job(program: Program, model: str) -> dict:
 
 
 def candidates():
-    """Programs with written transfers of both sorts: most are stirred schedules, some traces, grouped ones and mutants."""
+    """Programs with written transfers of both sorts: most are stirred schedules, some traces, grouped ones
+    and mutants.
+    """
     seed = 0
     while True:
         rng = Random(seed)
@@ -75,7 +79,8 @@ def wanted(model: str, count: int):
 def test_what_pair_rejects_stops_and_what_it_accepts_runs(request):
     """And what `pair` rejects and `edge` accepts ends in the queues of `edge`: it is the queue that stops it.
 
-    What has ended when it stops is what the executor says; the report names the operation that each rank waits in.
+    What has ended when it stops is what the executor says; the report names the operation that each rank
+    waits in.
     """
     count = 150 if request.config.getoption("--thorough") else 20
     found = wanted("pair", count)

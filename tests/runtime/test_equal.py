@@ -1,4 +1,5 @@
-"""Losses and every gradient of the runtime equal the single process's, for a small vision-language model, skeleton by skeleton.
+"""Losses and every gradient of the runtime equal the single process's, for a small vision-language model,
+skeleton by skeleton.
 
 A few processes run many plans one after the other. `--thorough` runs the full product.
 """
@@ -68,7 +69,8 @@ def job(
         "text_only": list(text_only),
         "steps": steps,
         "dynamic": dynamic,
-        "name": f"{skeleton} P={ranks} M={microbatches} {frozen} {dtype} text only {list(text_only)}{' tied' * tied} {options}",
+        "name": f"{skeleton} P={ranks} M={microbatches} {frozen} {dtype} text only "
+        f"{list(text_only)}{' tied' * tied} {options}",
     }
 
 
@@ -77,7 +79,9 @@ def exists(ranks: int, skeleton: str, microbatches: int) -> bool:
 
 
 def run(jobs: list[dict], ranks: int, folder, seconds: float) -> dict[str, float]:
-    """The largest distance of each type. Every one is within its bound; every gradient of the single process was compared, wherever its layer lies."""
+    """The largest distance of each type. Every one is within its bound; every gradient of the single process
+    was compared, wherever its layer lies.
+    """
     worst = dict.fromkeys(CLOSE, 0.0)
     wrong = []
     for asked, found in zip(jobs, train(jobs, ranks, folder, seconds), strict=True):

@@ -1,4 +1,6 @@
-"""examples/train.py: the transposed schedule and the baseline give one loss curve, and benchmarks/loss.py draws it."""
+"""examples/train.py: the transposed schedule and the baseline give one loss curve, and benchmarks/loss.py
+draws it.
+"""
 
 import importlib.util
 import re

@@ -1,4 +1,6 @@
-"""A rank that dies, hangs or differs: every rank ends, within the time limit, and says what failed, where, and where each rank stood."""
+"""A rank that dies, hangs or differs: every rank ends, within the time limit, and says what failed, where,
+and where each rank stood.
+"""
 
 import json
 import re
@@ -12,8 +14,14 @@ from .support import HERE, lowered
 pytestmark = pytest.mark.torch
 
 SECONDS = 60
-TEXT = "schedule s {{ ranks {ranks} microbatches 4 model {{ layers u[{ranks}] {{ }} }} cut {{ all = u : {skeleton} }} }}"
-TRANSPOSED = "schedule s { ranks 3 microbatches 4 model { layer vit { } layers u[3] { } } cut { e = vit : transpose(gather: late)  b = u : 1f1b } }"
+TEXT = (
+    "schedule s {{ ranks {ranks} microbatches 4 model {{ layers u[{ranks}] {{ }} }} cut {{ all = u : "
+    "{skeleton} }} }}"
+)
+TRANSPOSED = (
+    "schedule s { ranks 3 microbatches 4 model { layer vit { } layers u[3] { } } cut { e = vit : "
+    "transpose(gather: late)  b = u : 1f1b } }"
+)
 
 
 @pytest.fixture
@@ -106,7 +114,8 @@ def test_what_fails_in_a_step_ends_every_rank(fail, way, expected):
         ),
         pytest.param(
             "groups",
-            r"rank 1 is gone.*rank 0: makes process groups.*rank 1: last seen, it .*rank 2: makes process groups",
+            r"rank 1 is gone.*rank 0: makes process groups.*rank 1: last seen, it .*rank 2: makes process "
+            r"groups",
             marks=pytest.mark.thorough,
         ),
         pytest.param(
@@ -153,7 +162,9 @@ def test_a_peer_that_makes_no_runner(fail):
 
 
 def test_a_receive_is_posted_while_the_rank_waits_for_another_queue(fail):
-    """Rank 0 asks for 1F1 before rank 1 has said what it is made of, and then waits for rank 2 to take 2F0, which it does only after rank 1 has sent 1F1."""
+    """Rank 0 asks for 1F1 before rank 1 has said what it is made of, and then waits for rank 2 to take 2F0,
+    which it does only after rank 1 has sent 1F1.
+    """
     forwards = lambda s, ms: " ".join(f"{s}RECV_F{m} {s}F{m} {s}SEND_F{m} {s}WAIT_F{m}" for m in ms)
     backwards = lambda s: " ".join(f"{s}RECV_B{m} {s}B{m} {s}SEND_B{m}" for m in range(3))
     ranks = fail(

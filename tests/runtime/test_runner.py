@@ -14,7 +14,10 @@ from .support import lowered
 
 pytestmark = pytest.mark.torch
 
-ORDER = "schedule s {{ ranks 1 microbatches 3 place {{ rank 0: 0, 1 }} {more} order transfers inserted {{ rank 0: {order} }} }}"
+ORDER = (
+    "schedule s {{ ranks 1 microbatches 3 place {{ rank 0: 0, 1 }} {more} order transfers inserted {{ "
+    "rank 0: {order} }} }}"
+)
 ZB = "0F0 1F0 0F1 1F1 1I0 0I0 1I1 1W0 0I1 0W1 0F2 1F2 0W0 1W1 1I2 1W2 0I2 0W2"
 PLAIN = "0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1 0F2 1F2 1B2 0B2"
 

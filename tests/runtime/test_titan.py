@@ -1,4 +1,6 @@
-"""examples/titan.py and the interface of PyTorch's schedules: the same training on one rank and on two, and what `step` refuses."""
+"""examples/titan.py and the interface of PyTorch's schedules: the same training on one rank and on two, and
+what `step` refuses.
+"""
 
 from __future__ import annotations
 

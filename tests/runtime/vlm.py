@@ -1,4 +1,6 @@
-"""A small vision-language model, layer by layer: ViT encoder (two outputs, as DeepStack), projector, embedding, decoder, head."""
+"""A small vision-language model, layer by layer: ViT encoder (two outputs, as DeepStack), projector,
+embedding, decoder, head.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,10 @@ GROUPS = {
     "llm": range(VIT + 2, VIT + 2 + LLM),
     "head": range(VIT + 2 + LLM, VIT + 3 + LLM),
 }
-TEXT = f"layers vit[{VIT}] {{ modality vision }} layer proj {{ modality vision }} layer embed {{ }} layers llm[{LLM}] {{ }} layer head {{ }}"
+TEXT = (
+    f"layers vit[{VIT}] {{ modality vision }} layer proj {{ modality vision }} layer embed {{ }} layers "
+    f"llm[{LLM}] {{ }} layer head {{ }}"
+)
 FROZEN = {"trained": (), "frozen": ("vit",), "projector": ("vit", "embed", "llm", "head")}
 
 
@@ -175,7 +180,8 @@ def reference(layers, inputs, targets):
 def expected(
     dtype, frozen: tuple, tied: bool, microbatches: int, text_only: tuple, sizes: tuple, copies: int
 ):
-    """Of the single process: the losses, for each step (sizes: of its microbatches) and copy of the data, and the gradient of each (layer, parameter), None if it has none,
+    """Of the single process: the losses, for each step (sizes: of its microbatches) and copy of the data, and
+    the gradient of each (layer, parameter), None if it has none,
     as the mean over the copies."""
     layers = build(dtype, frozen, tied)
     if tied:

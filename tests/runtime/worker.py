@@ -1,4 +1,5 @@
-"""One rank: runs every job of a file with the runtime and says how far losses and gradients are from the single process.
+"""One rank: runs every job of a file with the runtime and says how far losses and gradients are from the
+single process.
 
 python worker.py RANK RANKS STORE JOBS OUT
 """
@@ -20,7 +21,8 @@ from interlock.runtime import Runner
 
 
 def run(job: dict, rank: int) -> dict:
-    """The largest relative distance of a loss and of a gradient (by the largest entries); how many gradients were compared, of how many there are.
+    """The largest relative distance of a loss and of a gradient (by the largest entries); how many gradients
+    were compared, of how many there are.
 
     With `pipelines` each of them trains on its own data, and the reference is the mean over them.
     """
@@ -84,7 +86,8 @@ _new_group = dist.new_group
 
 
 def reuse_groups() -> None:
-    """The next Runner gets the groups of the one before, a new one only where it asks for more of the same ranks: else many cases take many sockets.
+    """The next Runner gets the groups of the one before, a new one only where it asks for more of the same
+    ranks: else many cases take many sockets.
 
     What a case left behind in a queue would be the next one's data.
     """

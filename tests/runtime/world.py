@@ -9,7 +9,9 @@ import torch.distributed as dist
 
 
 def join(rank: int, ranks: int, file: str, keeper: bool = True) -> None:
-    """`keeper`: rank 0 keeps the store, as under torchrun; `file` tells its port. Else `file` is the store: slow, since it only grows, but nobody's."""
+    """`keeper`: rank 0 keeps the store, as under torchrun; `file` tells its port. Else `file` is the store:
+    slow, since it only grows, but nobody's.
+    """
     torch.set_num_threads(1)
     limit = timedelta(seconds=20)
     if not keeper:

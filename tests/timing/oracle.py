@@ -1,4 +1,6 @@
-"""Slow and plain ways to what timing/ computes at once: dependencies, ends, and figures, each by its definition."""
+"""Slow and plain ways to what timing/ computes at once: dependencies, ends, and figures, each by its
+definition.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from interlock.timing.timeline import Timeline
 
 
 def needs(facts: Facts) -> np.ndarray:
-    """The row of another rank that each row waits for, from the dependencies that the rules use; an overlap's by its second row."""
+    """The row of another rank that each row waits for, from the dependencies that the rules use; an overlap's
+    by its second row.
+    """
     need, edges = np.full(facts.n, -1, dtype=np.int64), facts.data
     away = facts.rank[edges.src] != facts.rank[edges.dst]
     need[edges.dst[away]] = edges.src[away]
@@ -66,7 +70,9 @@ def figures(timeline) -> Figures:
 
 
 def _intervals(timeline: Timeline) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """[n, 2] of each rank: its compute operations (an overlap once), and the unions of its transfers and collectives; in order of time."""
+    """[n, 2] of each rank: its compute operations (an overlap once), and the unions of its transfers and
+    collectives; in order of time.
+    """
     facts = Facts(timeline.program)
     takes = timeline.end > timeline.start
     collective = facts.is_collective | (facts.kind == Kind.REDUCE) | (facts.kind == Kind.REDUCE_DATA)
@@ -141,7 +147,9 @@ def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def period(timeline):
-    """(g / k, k) for the smallest k such that microbatches k apart end exactly g apart on every stage, over a long enough stretch."""
+    """(g / k, k) for the smallest k such that microbatches k apart end exactly g apart on every stage, over a
+    long enough stretch.
+    """
     ends = _by_microbatch(timeline)
     for k in range(1, ends.shape[1] // 3 + 1):
         growth = ends[:, k:] - ends[:, :-k]
@@ -156,7 +164,9 @@ def period(timeline):
 
 
 def _by_microbatch(timeline: Timeline) -> np.ndarray:
-    """[2 * stages, M] ends of F and of I or B, for the stages that every microbatch visits with both, else only F."""
+    """[2 * stages, M] ends of F and of I or B, for the stages that every microbatch visits with both, else
+    only F.
+    """
     facts = Facts(timeline.program)
     S, M = facts.S, facts.M
     lines = []

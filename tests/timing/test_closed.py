@@ -1,4 +1,6 @@
-"""Closed forms: those of the papers come out, nothing is claimed that fails, and every claim holds at points outside its grid."""
+"""Closed forms: those of the papers come out, nothing is claimed that fails, and every claim holds at points
+outside its grid.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Durations by the footprint: what a stage pays in each microbatch, links, speeds, overheads, overlaps, reductions."""
+"""Durations by the footprint: what a stage pays in each microbatch, links, speeds, overheads, overlaps,
+reductions.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,8 @@ def test_a_backward_that_was_never_split():
 )
 def test_what_is_missing_is_said(properties, says):
     e = elaborate_text(
-        f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[2] {{ {properties} }} }} cut {{ x = u : 1f1b }} }}"
+        f"schedule s {{ ranks 2 microbatches 2 model {{ layers u[2] {{ {properties} }} }} cut {{ x = u : "
+        f"1f1b }} }}"
     )
     with pytest.raises(NoTimes, match=says):
         compute_durations(e.program, e.times)
@@ -121,7 +124,8 @@ def test_what_is_missing_is_said(properties, says):
 
 def test_split_backward_asks_for_halves():
     e = elaborate_text(
-        "schedule s { ranks 2 microbatches 2 model { layers u[4] { forward 1us backward 2us } } cut { x = u : zb_h1 } }"
+        "schedule s { ranks 2 microbatches 2 model { layers u[4] { forward 1us backward 2us } } cut { x = u "
+        ": zb_h1 } }"
     )
     with pytest.raises(NoTimes, match=r"`u\[1\]`.*`backward_input`|`u\[0\]`.*`backward_weight`"):
         compute_durations(e.program, e.times)
@@ -130,7 +134,8 @@ def test_split_backward_asks_for_halves():
 def test_roofline_where_only_work_is_known():
     e = elaborate_text(
         "schedule s { ranks 1 microbatches 1 device { peak_flops 1TFLOP/s hbm_bandwidth 1GB/s }"
-        " model { layer a { flops 5GFLOP hbm_bytes 1MB } layer b { flops 1MFLOP hbm_bytes 3MB } } cut { x = a, b : 1f1b } }"
+        " model { layer a { flops 5GFLOP hbm_bytes 1MB } layer b { flops 1MFLOP hbm_bytes 3MB } } cut { x = "
+        "a, b : 1f1b } }"
     )
     d = compute_durations(e.program, e.times)
     assert d.row.tolist() == [
@@ -175,7 +180,8 @@ def test_overlaps_take_the_longer_or_what_is_given():
 
 def test_reductions_over_replicas_of_the_pipeline():
     e = elaborate_text(
-        "schedule s { ranks 2 microbatches 2 model { layers u[2] { forward 1us backward 2us weights 1MB } } memory { capacity 1GB gradient 2 per weight byte }"
+        "schedule s { ranks 2 microbatches 2 model { layers u[2] { forward 1us backward 2us weights 1MB } } "
+        "memory { capacity 1GB gradient 2 per weight byte }"
         " cut { x = u : 1f1b } }"
     )
     written = insert(e.program)

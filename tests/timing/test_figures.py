@@ -1,4 +1,6 @@
-"""What is found at once for all ranks is what plain sweeps find rank by rank; where a run repeats itself, skipping it changes no number."""
+"""What is found at once for all ranks is what plain sweeps find rank by rank; where a run repeats itself,
+skipping it changes no number.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,8 @@ def test_times_too_large_for_one_axis_are_summed_rank_by_rank():
 
 def test_a_rank_that_does_nothing_is_in_its_warmup():
     program = elaborate_text(
-        "schedule s { ranks 2 microbatches 3 model { layers a[1] { } } place { rank 0: 0 } order transfers inserted { rank 0: 0F0 0B0 0F1 0B1 0F2 0B2 rank 1: } }"
+        "schedule s { ranks 2 microbatches 3 model { layers a[1] { } } place { rank 0: 0 } order transfers "
+        "inserted { rank 0: 0F0 0B0 0F1 0B1 0F2 0B2 rank 1: } }"
     ).program
     found = simulate_figures(program, durations_by_kind(program, TIMES))
     assert found.ranks[1].warmup == found.makespan == found.ranks[1].bubble and found == oracle.figures(
@@ -239,9 +242,11 @@ def test_an_order_that_waits_in_a_circle_late_in_the_run_has_no_times(skipped):
 
 
 def cycle_ratio(program, d, k: int) -> Fraction:
-    """The largest mean weight of a circle in the graph of k microbatches that repeat: nodes (kind, stage, m mod k), edges by their shift.
+    """The largest mean weight of a circle in the graph of k microbatches that repeat: nodes (kind, stage, m
+    mod k), edges by their shift.
 
-    By bisection over whole numbers of ns in k microbatches: a circle of positive weight, by Bellman and Ford, means that the ratio is larger.
+    By bisection over whole numbers of ns in k microbatches: a circle of positive weight, by Bellman and Ford,
+    means that the ratio is larger.
     """
     f, o = d.facts, program.order
     middle = program.microbatches // 2 // k * k
@@ -318,7 +323,8 @@ def test_periods_of_known_schedules():
     assert (unit("1f1b", 4, 64).period, unit("1f1b", 4, 64).every) == (3, 1)
     assert unit("1f1b", 4, 6).period is None
     uneven = elaborate_text(
-        "schedule s { ranks 2 microbatches 24 images [%s] model { layers a[2] { forward 1us per image backward 2us per image } } cut { x = a : 1f1b } }"
+        "schedule s { ranks 2 microbatches 24 images [%s] model { layers a[2] { forward 1us per image "
+        "backward 2us per image } } cut { x = a : 1f1b } }"
         % ", ".join(str(1 + m * m % 5 + m % 7) for m in range(24))
     )
     assert simulate_figures(uneven.program, compute_durations(uneven.program, uneven.times)).period is None
@@ -326,7 +332,8 @@ def test_periods_of_known_schedules():
 
 def test_reductions_beside_compute_are_in_the_figures():
     e = elaborate_text(
-        "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } cut { x = u : interleaved(chunks: 2) } }"
+        "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } "
+        "cut { x = u : interleaved(chunks: 2) } }"
     )
     d = compute_durations(e.program, e.times, Machine(data=DataParallel(2, Link(0, 10**9))))
     assert (

@@ -66,8 +66,10 @@ def test_the_classes_are_all_that_differs(request):
             else f"x = {front}, u : {draw.choice(['1f1b', 'gpipe', 'zb_h1'])}"
         )
         e = elaborate_text(
-            f"schedule s {{ ranks {P} microbatches {draw.choice([2, 5])} model {{ {model} layers u[{P + 2}] {{ {times()} output 1MB }} }} cut {{ {cut} }}"
-            f" {'modality v in microbatches 0, 1' if mod else ''} {maybe('link { latency 1us }')} device {{ {maybe('overhead 1us')} {maybe('speed 0.7 on ranks 0')} }}"
+            f"schedule s {{ ranks {P} microbatches {draw.choice([2, 5])} model {{ {model} layers u[{P + 2}] "
+            f"{{ {times()} output 1MB }} }} cut {{ {cut} }}"
+            f" {'modality v in microbatches 0, 1' if mod else ''} {maybe('link { latency 1us }')} device {{ "
+            f"{maybe('overhead 1us')} {maybe('speed 0.7 on ranks 0')} }}"
             f" for any freezing of {front}{maybe(', u[0..1]', 0.5)} }}"
         )
         few = list(distinct_freezings(e.trained, e.freezing, list(e.times)))
@@ -82,7 +84,8 @@ def test_the_classes_are_all_that_differs(request):
 
 def test_how_many_there_are():
     e = elaborate_text(
-        "schedule s { ranks 2 microbatches 2 model { layers vit[24] { forward 1ms } layer proj { } layers llm[2] { } }"
+        "schedule s { ranks 2 microbatches 2 model { layers vit[24] { forward 1ms } layer proj { } layers "
+        "llm[2] { } }"
         " cut { e = vit, proj : transpose  x = llm : 1f1b } for any freezing of vit, proj }"
     )
     assert len(list(distinct_freezings(e.trained, e.freezing, list(e.times)))) == 602
@@ -90,14 +93,19 @@ def test_how_many_there_are():
 
 def vlm(requires: str, vit: int = 3, more: str = "") -> str:
     return (
-        f"schedule s {{ ranks 2 microbatches 4 model {{ layers vit[{vit}] {{ forward 1ms  backward_input 1ms  backward_weight 1ms }} layer proj {{ forward 1ms  backward_input 1ms  backward_weight 1ms }}"
-        f" layers llm[2] {{ forward 2ms  backward_input 2ms  backward_weight 2ms }} }} cut {{ e = vit, proj : transpose  x = llm : 1f1b }}"
+        f"schedule s {{ ranks 2 microbatches 4 model {{ layers vit[{vit}] {{ forward 1ms  backward_input "
+        f"1ms  backward_weight 1ms }} layer proj {{ forward 1ms  backward_input 1ms  backward_weight "
+        f"1ms }}"
+        f" layers llm[2] {{ forward 2ms  backward_input 2ms  backward_weight 2ms }} }} cut {{ e = vit, proj "
+        f": transpose  x = llm : 1f1b }}"
         f" for any freezing of vit, proj {more} require {{ {requires} }} }}"
     )
 
 
 def test_a_bound_that_only_some_freezing_breaks():
-    """The bound is the value with everything trained: what breaks it is told with what is frozen, and checks so when declared."""
+    """The bound is the value with everything trained: what breaks it is told with what is frozen, and checks
+    so when declared.
+    """
     e = elaborate_text(vlm(""))
     trained = values(e, frozenset(e.freezing))[0]
     worst = max(values(e, frozenset(c))[0] for n in range(5) for c in itertools.combinations(e.freezing, n))
@@ -145,9 +153,11 @@ def test_with_durations_assumed():
 def test_a_makespan_where_overlaps_have_durations_of_their_own():
     """An overlap of 1 ms is shorter than its forward alone: without the backward, frozen, the step is longer."""
     text = (
-        "schedule s { ranks 1 microbatches 2 model { layer a { forward 5ms  backward_input 5ms  backward_weight 5ms } layer b { forward 5ms  backward_input 5ms  backward_weight 5ms } }"
+        "schedule s { ranks 1 microbatches 2 model { layer a { forward 5ms  backward_input 5ms  "
+        "backward_weight 5ms } layer b { forward 5ms  backward_input 5ms  backward_weight 5ms } }"
         " device { overlap 1ms } place { rank 0: 0, 1 } %s"
-        " require { makespan <= %s } order transfers inserted { rank 0: 0F0 1F0 1B0 overlap(0F1 0B0) 1F1 1B1 0B1 } }"
+        " require { makespan <= %s } order transfers inserted { rank 0: 0F0 1F0 1B0 overlap(0F1 0B0) 1F1 "
+        "1B1 0B1 } }"
     )
     e = elaborate_text(text % ("for any freezing of a", "1s"))
     every = {}

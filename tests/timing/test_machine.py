@@ -1,4 +1,6 @@
-"""The machine as a file describes it: the same as the library's, in every command that has durations; figures by hand."""
+"""The machine as a file describes it: the same as the library's, in every command that has durations; figures
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def text(
     times: str = "forward 1ms  backward_input 1ms  backward_weight 1ms",
 ) -> str:
     return (
-        f"schedule s {{ ranks {ranks} microbatches 4 model {{ layers {layers} {{ {times}  output 1MB  weights 4MB }} }} cut {{ x = u : {body} }} {machine}"
+        f"schedule s {{ ranks {ranks} microbatches 4 model {{ layers {layers} {{ {times}  output 1MB  "
+        f"weights 4MB }} }} cut {{ x = u : {body} }} {machine}"
         f" require {{ {requires} }} }}"
     )
 
@@ -41,7 +44,8 @@ def test_a_file_describes_the_machine_of_the_library():
     found = machine_of(
         elaborate_text(
             text(
-                "link { latency 1us bandwidth 1GB/s } link 0-1 { latency 3us } replicas 8 { latency 5us bandwidth 2GB/s }"
+                "link { latency 1us bandwidth 1GB/s } link 0-1 { latency 3us } replicas 8 { latency 5us "
+                "bandwidth 2GB/s }"
                 " device { overhead 5us  speed 0.8 on ranks 1  overlap 3ms  overlap 4ms on stages 0, 1 }"
             )
         )
@@ -163,9 +167,12 @@ def test_what_is_not_there(machine, said):
 
 
 def test_exposure_and_bubble_have_the_same_machine():
-    """Rank 0, which encodes microbatch 0 first of all, is half as fast: the encode delays everything by 2 ms more."""
+    """Rank 0, which encodes microbatch 0 first of all, is half as fast: the encode delays everything by 2 ms
+    more.
+    """
     source = (
-        "schedule s {{ ranks 2 microbatches 1 model {{ layer vit {{ forward 2ms frozen }} layers u[2] {{ forward 1ms backward_input 1ms backward_weight 1ms }} }}"
+        "schedule s {{ ranks 2 microbatches 1 model {{ layer vit {{ forward 2ms frozen }} layers u[2] {{ "
+        "forward 1ms backward_input 1ms backward_weight 1ms }} }}"
         " cut {{ e = vit : transpose  x = u : 1f1b }} device {{ {} }} require {{ {} }} }}"
     )
     slow = "speed 0.5 on ranks 0"
@@ -191,7 +198,9 @@ def test_pictures_and_comparisons_have_it_too(tmp_path, capsys):
 
 
 def test_an_emulation_runs_reductions_in_order(tmp_path, capsys):
-    """Its ranks do one thing after another: what the file has beside compute is refused before a process starts."""
+    """Its ranks do one thing after another: what the file has beside compute is refused before a process
+    starts.
+    """
     path = tmp_path / "s.sched"
     path.write_text(text("replicas 2 { bandwidth 1GB/s }"))
     assert cli.main(["run", str(path), "--emulate"]) == 2 and "`blocking`" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""`require` of bubble, exposure and makespan, at written durations and over intervals; the solver's answers against brute force."""
+"""`require` of bubble, exposure and makespan, at written durations and over intervals; the solver's answers
+against brute force.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ def derived(
     cut: str = "",
 ) -> str:
     return (
-        f"schedule s {{ ranks 2 microbatches {M} model {{ {before} layers u[4] {{ {layers} output 1MB }} }} cut {{ {cut} x = u : {body} }} {more}"
+        f"schedule s {{ ranks 2 microbatches {M} model {{ {before} layers u[4] {{ {layers} output 1MB }} }} "
+        f"cut {{ {cut} x = u : {body} }} {more}"
         f" require {{ {requires} }} }}"
     )
 
@@ -84,8 +87,10 @@ def test_a_model_of_its_own():
 
 def test_written_transfers_go_by_the_model():
     text = (
-        "schedule s { ranks 2 microbatches 2 model { layers u[2] { forward 1ms backward 1ms output 1MB } } link { latency 3ms } place { rank 0: 0 rank 1: 1 }"
-        " order transfers written reductions inserted { rank 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1"
+        "schedule s { ranks 2 microbatches 2 model { layers u[2] { forward 1ms backward 1ms output 1MB } } "
+        "link { latency 3ms } place { rank 0: 0 rank 1: 1 }"
+        " order transfers written reductions inserted { rank 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 "
+        "0RECV_B1 0B1"
         " rank 1: 1RECV_F0 1F0 1RECV_F1 1F1 1B0 1SEND_B0 1B1 1SEND_B1 } require { makespan <= %s } }"
     )
     span = {
@@ -154,7 +159,9 @@ def test_an_exposure_over_an_interval_of_the_encoder():
 
 
 def test_exposures_and_bubbles_in_between_are_asked_of_z3():
-    """Stage 1 between 1 and 9: idle where it is faster or slower than stage 0, in between both corners are worse."""
+    """Stage 1 between 1 and 9: idle where it is faster or slower than stage 0, in between both corners are
+    worse.
+    """
     layers = dict(before="", cut="", M=3)
     free = "assume u[2..3].forward in [1ms, 9ms]"
     assert check(derived("bubble <= 60%", free, **layers)).verdict.value == "valid"
@@ -169,7 +176,8 @@ def test_the_solver_against_brute_force():
         P, M = pick.choice(((2, 2), (2, 3), (3, 2)))
         owner = [pick.randrange(P) for _ in range(M)]
         e = elaborate_text(
-            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ frozen }} layers u[{P}] {{ }} }} cut {{ enc = vit : transpose(owner: {owner}) x = u : 1f1b }} }}"
+            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ frozen }} layers u[{P}] {{ }} "
+            f"}} cut {{ enc = vit : transpose(owner: {owner}) x = u : 1f1b }} }}"
         )
         base = {k: [pick.randint(1, 4) for _ in e.program.stages] for k in (0, 1)}
         slow = pick.sample(range(P + 1), 2)

@@ -1,4 +1,6 @@
-"""Longest paths: two fast ways and the wait graph give the same times; models are ordered; figures satisfy their identity, measured apart."""
+"""Longest paths: two fast ways and the wait graph give the same times; models are ordered; figures satisfy
+their identity, measured apart.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,8 @@ def test_periods():
 
 def test_memory_over_time_has_the_peak_of_program_order():
     e = elaborate_text(
-        "schedule s { ranks 3 microbatches 7 model { layers u[6] { forward 3us backward 5us activation 7MB until_weight 2MB output 1MB weights 3MB workspace 100KB } }"
+        "schedule s { ranks 3 microbatches 7 model { layers u[6] { forward 3us backward 5us activation 7MB "
+        "until_weight 2MB output 1MB weights 3MB workspace 100KB } }"
         " memory { capacity 1GB } link { latency 1us } cut { x = u : 1f1b } }"
     )
     timeline = simulate(e.program, compute_durations(e.program, e.times, machine_of(e)))
@@ -152,14 +155,16 @@ def test_memory_over_time_has_the_peak_of_program_order():
 
 def test_reductions_beside_compute_and_in_its_way():
     e = elaborate_text(
-        "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } cut { x = u : interleaved(chunks: 2) } }"
+        "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } "
+        "cut { x = u : interleaved(chunks: 2) } }"
     )
     length = lambda **data: makespan(
         e.program,
         compute_durations(e.program, e.times, Machine(data=DataParallel(2, **data)) if data else Machine()),
     )
     alone = length()
-    # 2 x (1 MB / 2 at 1 GB/s) = 1 ms each: chunk 1 of a rank has its last W earlier than chunk 0, and the two follow one another
+    # 2 x (1 MB / 2 at 1 GB/s) = 1 ms each: chunk 1 of a rank has its last W earlier than chunk 0, and the two
+    # follow one another
     beside, within = length(link=Link(0, 10**9)), length(link=Link(0, 10**9), overlap=False)
     assert alone + 1_000_000 < beside <= within
 

@@ -1,4 +1,6 @@
-"""The exposure of an encoder: longest path, closed formula and the paper's estimate; the owner map that exposes least."""
+"""The exposure of an encoder: longest path, closed formula and the paper's estimate; the owner map that
+exposes least.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def instance(pick: random.Random, frozen: bool = True, uniform: bool = False):
     owner = [pick.randrange(P) for _ in range(M)]
     images = [pick.randint(0, 3) for _ in range(M)]
     e = elaborate_text(
-        f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ modality v {'frozen' * frozen} }} layers u[{P * V}] {{ }} }} images [{', '.join(map(str, images))}]"
+        f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ modality v {'frozen' * frozen} }} "
+        f"layers u[{P * V}] {{ }} }} images [{', '.join(map(str, images))}]"
         f" cut {{ enc = vit : transpose(owner: [{', '.join(map(str, owner))}]) x = u : {body} }} }}"
     )
     return e.program, random_times(e.program, images, pick, uniform)
@@ -76,13 +79,16 @@ def test_the_formula_is_the_longest_path_of_frozen_encoders(request):
             low, high, most = low + (off < 0), high + (off > 0), [max(most[0], -off), max(most[1], off)]
             d = random_times(program, program.images, pick, False)
     print(
-        f"{programs * times} instances: the estimate is too low in {low} (by up to {most[0]}), too high in {high} (by up to {most[1]})"
+        f"{programs * times} instances: the estimate is too low in {low} (by up to {most[0]}), too high in "
+        f"{high} (by up to {most[1]})"
     )
     assert low > programs * times // 10 and high and most[0] > 20
 
 
 def test_trained_encoders_add_an_exposure_in_the_cooldown(request):
-    """The joint exposure is at least each part, nearly always their sum, and in general neither (spec/cost.md has the counts)."""
+    """The joint exposure is at least each part, nearly always their sum, and in general neither (spec/cost.md
+    has the counts).
+    """
     pick, found = random.Random(7), []
     for _ in range(400 if request.config.getoption("--thorough") else 60):
         program, d = instance(pick, frozen=False)
@@ -101,7 +107,8 @@ def test_the_two_exposures_add_for_uniform_stages():
     pick = random.Random(3)
     for P, M in ((2, 4), (3, 6), (4, 8), (4, 12)):
         e = elaborate_text(
-            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ }} layers u[{P}] {{ }} }} cut {{ enc = vit : transpose x = u : 1f1b }} }}"
+            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ }} layers u[{P}] {{ }} }} cut "
+            f"{{ enc = vit : transpose x = u : 1f1b }} }}"
         )
         f, b = pick.randint(1, 5), pick.randint(1, 9)
         d = durations_by_kind(e.program, {Kind.F: [f] + [3] * P, Kind.B: [b] + [5] * P})
@@ -110,9 +117,12 @@ def test_the_two_exposures_add_for_uniform_stages():
 
 
 def test_the_papers_estimate_misses_the_first_encode():
-    """P = 4, uniform: every E_r is below its slot but that of rank 0, which has none and needs the first encode at once."""
+    """P = 4, uniform: every E_r is below its slot but that of rank 0, which has none and needs the first
+    encode at once.
+    """
     e = elaborate_text(
-        "schedule s { ranks 4 microbatches 4 model { layer vit { frozen } layers u[4] { } } cut { enc = vit : transpose(owner: [1, 2, 3, 3]) x = u : 1f1b } }"
+        "schedule s { ranks 4 microbatches 4 model { layer vit { frozen } layers u[4] { } } cut { enc = vit "
+        ": transpose(owner: [1, 2, 3, 3]) x = u : 1f1b } }"
     )
     d = durations_by_kind(e.program, {Kind.F: [1, 1, 1, 1, 1], Kind.B: 2})
     found = compute_exposure(e.program, d)
@@ -139,7 +149,9 @@ def test_least_exposure_against_all_maps():
 
 
 def test_equal_encodes_need_no_search():
-    """Where they are due in the order in which they come; the least over all maps, and at sizes that a search gives up on."""
+    """Where they are due in the order in which they come; the least over all maps, and at sizes that a search
+    gives up on.
+    """
     pick = random.Random(6)
     for _ in range(60):
         P, M = pick.choice(((2, 6), (3, 5), (4, 4)))
@@ -185,7 +197,8 @@ def test_the_search_is_bounded():
 @pytest.mark.parametrize("gather", ["prefix", "late", "late, post: early"])
 def test_written_gathers_under_a_model(gather):
     e = elaborate_text(
-        f"schedule s {{ ranks 4 microbatches 8 model {{ layer vit {{ forward 2us frozen output 1MB }} layers u[4] {{ forward 3us backward 6us output 1MB }} }}"
+        f"schedule s {{ ranks 4 microbatches 8 model {{ layer vit {{ forward 2us frozen output 1MB }} "
+        f"layers u[4] {{ forward 3us backward 6us output 1MB }} }}"
         f" cut {{ enc = vit : transpose(gather: {gather}) x = u : 1f1b }} link {{ latency 1us }} }}"
     )
     assert has_encoder(e.program)
@@ -212,13 +225,16 @@ def test_owner_balanced_is_the_map_with_the_least_exposure():
 
     assert exposed(e.owners["enc"]) == min(exposed(o) for o in itertools.product(range(3), repeat=4))
     without_times = elaborate_text(
-        "schedule s { ranks 2 microbatches 4 model { layer vit { modality v } layers u[2] { } } cut { enc = vit : transpose(owner: balanced) x = u : 1f1b } }"
+        "schedule s { ranks 2 microbatches 4 model { layer vit { modality v } layers u[2] { } } cut { enc = "
+        "vit : transpose(owner: balanced) x = u : 1f1b } }"
     )
     assert len(without_times.owners["enc"]) == 4
 
 
 def test_encodes_in_bubbles_by_deadline():
-    """Never worse than the prefix, now and then better; the orders are valid, and one order serves every freezing."""
+    """Never worse than the prefix, now and then better; the orders are valid, and one order serves every
+    freezing.
+    """
     from interlock.check.program import check_program
 
     pick, better = random.Random(6), 0
@@ -227,7 +243,8 @@ def test_encodes_in_bubbles_by_deadline():
         images = [pick.randint(0, 2) for _ in range(M)]
         body, owner = pick.choice(("1f1b", "zb_h1", "gpipe")), pick.choice(("balanced", "round_robin"))
         text = lambda place: (
-            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward {pick_e}us per image  backward_input 1us  backward_weight 1us  modality v  frozen }}"
+            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward {pick_e}us per image  "
+            f"backward_input 1us  backward_weight 1us  modality v  frozen }}"
             f" layers u[{P}] {{ forward 5us  backward_input 6us  backward_weight 4us }} }} images {images}"
             f" cut {{ enc = vit : transpose(owner: {owner}, place: {place}) x = u : {body} }} }}"
         )
@@ -266,5 +283,6 @@ def test_deadlines_ask_for_a_leading_region(cut):
 
     with pytest.raises(InputError):
         elaborate_text(
-            f"schedule s {{ ranks 1 microbatches 2 model {{ layer vit {{ }} layers u[3] {{ }} }} cut {{ {cut} }} }}"
+            f"schedule s {{ ranks 1 microbatches 2 model {{ layer vit {{ }} layers u[3] {{ }} }} cut {{ "
+            f"{cut} }} }}"
         )

@@ -1,4 +1,6 @@
-"""Small programs in plain form (spec/program.md) from strings: "0F0 0SEND_F0 {0SEND_F1 3RECV_F0} overlap(0F1 3B0)"."""
+"""Small programs in plain form (spec/program.md) from strings: "0F0 0SEND_F0 {0SEND_F1 3RECV_F0} overlap(0F1
+3B0)".
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,11 @@ def build(
 ) -> dict:
     """One string a rank.
 
-    place: each stage's rank, or its list of owners; by default stage i on rank i. layers: for each stage one layer or a
+    place: each stage's rank, or its list of owners; by default stage i on rank i. layers: for each stage one
+    layer or a
     list of them. comms: name -> ranks, beside the default one. ties: (name, stages, communicator).
-    Named operations: send(peer, x) recv(peer, x) wait(x) free(x) coll(comm, x) init(comm) data(x) tie(x)@comm STEP ZERO.
+    Named operations: send(peer, x) recv(peer, x) wait(x) free(x) coll(comm, x) init(comm) data(x) tie(x)@comm
+    STEP ZERO.
     """
     place = list(range(len(orders))) if place is None else place
     layers = layers or [layer() for _ in place]
@@ -146,7 +150,9 @@ def _row(token: re.Match, communicators: list[str], names: list[str]) -> list[in
 
 
 def one_f_one_b(ranks: int, mbs: int, *, grouped: bool = True, waits: bool = True) -> list[str]:
-    """1F1B with its transfers, one stage a rank; grouped: the two directions of a boundary in one launch, as Megatron does."""
+    """1F1B with its transfers, one stage a rank; grouped: the two directions of a boundary in one launch, as
+    Megatron does.
+    """
     orders = []
     for r in range(ranks):
         first, last = r == 0, r == ranks - 1

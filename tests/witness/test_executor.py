@@ -1,4 +1,6 @@
-"""The executor against programs whose fate is known, and against itself: order of firing, strength of the models."""
+"""The executor against programs whose fate is known, and against itself: order of firing, strength of the
+models.
+"""
 
 import random
 import re
@@ -410,7 +412,9 @@ def test_malformed_programs_are_refused():
 
 
 def random_program(rng):
-    """A fragment: transfers among two to four ranks, some grouped, with waits, collectives and creations; often it hangs."""
+    """A fragment: transfers among two to four ranks, some grouped, with waits, collectives and creations;
+    often it hangs.
+    """
     ranks = rng.randint(2, 4)
     orders = [[] for _ in range(ranks)]
     for number in range(rng.randint(2, 12)):

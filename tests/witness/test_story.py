@@ -48,7 +48,8 @@ def test_two_ranks():
         "rank 0: 0RECV_B0 is behind 0SEND_F1 in the queue of ranks 0 and 1",
     ]
     assert finding.help == (
-        "put 0RECV_B0 before 0SEND_F1 on rank 0 (and likewise at 1 more place), or put each of these pairs in one launch { }: "
+        "put 0RECV_B0 before 0SEND_F1 on rank 0 (and likewise at 1 more place), or put each of these pairs "
+        "in one launch { }: "
         "0SEND_F1 and 0RECV_B0; 1SEND_B0 and 1RECV_F1 (and likewise at 1 more place)"
     )
 

@@ -13,7 +13,9 @@ _COMPUTE = np.array(sorted(int(k) for k in COMPUTE))
 
 
 def assemble(ranks: list[np.ndarray]) -> Order:
-    """`ranks[r]` is an array [len(FIELDS), n]. Launches are numbered anew, ascending with the rows; a lone half of an overlap is plain."""
+    """`ranks[r]` is an array [len(FIELDS), n]. Launches are numbered anew, ascending with the rows; a lone
+    half of an overlap is plain.
+    """
     start = np.zeros(len(ranks) + 1, dtype=np.int64)
     np.cumsum([part.shape[1] for part in ranks], out=start[1:])
     n = int(start[-1])

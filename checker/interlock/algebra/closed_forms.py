@@ -1,6 +1,8 @@
-"""Closed forms of the standard skeletons, fitted exactly and claimed only where every point of a grid agrees (spec/cost.md, "Closed forms").
+"""Closed forms of the standard skeletons, fitted exactly and claimed only where every point of a grid agrees
+(spec/cost.md, "Closed forms").
 
-Equal stages, transfers that take no time. A form is a sum of rational multiples of products of a size (1, P, M, V, P V, M V; r) and a duration (or none), solved for from
+Equal stages, transfers that take no time. A form is a sum of rational multiples of products of a size (1, P,
+M, V, P V, M V; r) and a duration (or none), solved for from
 simulated runs in exact arithmetic, and then compared with the simulator on a grid that it was not made from.
 """
 
@@ -91,7 +93,9 @@ FUSED = (
 
 @dataclass(frozen=True)
 class Form:
-    """`expression` is the figure exactly, for `sizes` and `rates`, as `checked` simulated points agree; None: no form was found, none is claimed."""
+    """`expression` is the figure exactly, for `sizes` and `rates`, as `checked` simulated points agree; None:
+    no form was found, none is claimed.
+    """
 
     skeleton: str
     figure: str
@@ -103,7 +107,10 @@ class Form:
     def __str__(self) -> str:
         if self.expression is None:
             return f"{self.skeleton}: {self.figure}: none is claimed"
-        return f"{self.skeleton}: {self.figure} = {self.expression}  ({', '.join(x for x in (self.sizes, self.rates) if x)}; {self.checked} points)"
+        return (
+            f"{self.skeleton}: {self.figure} = {self.expression}  "
+            f"({', '.join(x for x in (self.sizes, self.rates) if x)}; {self.checked} points)"
+        )
 
 
 @cache
@@ -210,7 +217,9 @@ def _tidy(expression: sympy.Expr) -> sympy.Expr:
 
 
 def _solve(rows: list[list[int]], values: list[int], unknowns: int) -> list[sympy.Rational] | None:
-    """Exact solution of a linear system with more equations than unknowns; what it leaves open is 0; None if it has none."""
+    """Exact solution of a linear system with more equations than unknowns; what it leaves open is 0; None if
+    it has none.
+    """
     matrix = sympy.Matrix(rows).row_join(sympy.Matrix(values))
     reduced, pivots = sympy.polys.matrices.DomainMatrix.from_Matrix(matrix).to_field().rref()
     if unknowns in pivots:

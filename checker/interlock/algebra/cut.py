@@ -32,7 +32,9 @@ class Region:
 
 
 def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
-    """The regions in order. Raises IL103 (a name twice), IL201 (they do not tile the chain), IL202 (normal form), IL203, IL210."""
+    """The regions in order. Raises IL103 (a name twice), IL201 (they do not tile the chain), IL202 (normal
+    form), IL203, IL210.
+    """
     regions: list[Region] = []
     at = 0
     for node in cut.regions:
@@ -55,7 +57,8 @@ def regions_of(cut: ast.Cut, chain: Chain, library: Library) -> list[Region]:
         if end in chain.glued and end < len(chain.layers):
             raise error(
                 "IL201",
-                f"`attach` glues layers `{chain.layers[end - 1].name}` and `{chain.layers[end].name}`, and the cut parts them",
+                f"`attach` glues layers `{chain.layers[end - 1].name}` and `{chain.layers[end].name}`, and "
+                "the cut parts them",
                 node.span,
                 help="end the region on the other side of the two layers, or delete the `attach`",
             )
@@ -117,7 +120,8 @@ def _untiled(
             f"the layers of `{ref.group}` do not follow one another",
             ref.span,
             "not contiguous",
-            "a region takes layers that follow one another: name the pattern (`pattern trunk = ..`) and select `trunk[0..3]`",
+            "a region takes layers that follow one another: name the pattern (`pattern trunk = ..`) and "
+            "select `trunk[0..3]`",
         )
     return error(
         "IL201",
@@ -131,7 +135,9 @@ def _untiled(
 
 
 def normalise(regions: Sequence[Region]) -> list[Region]:
-    """Neighbouring Replicated regions merged into one with the name and arguments of the first; the rest as it is."""
+    """Neighbouring Replicated regions merged into one with the name and arguments of the first; the rest as
+    it is.
+    """
     out: list[Region] = []
     for region in regions:
         if out and out[-1].replicated and region.replicated:
@@ -158,7 +164,8 @@ def _normal(regions: list[Region], chain: Chain) -> None:
             raise InputError(
                 Finding.of_input(
                     "IL202",
-                    f"`{left.name}` and `{right.name}` are neighbours and both Replicated: no seam joins them",
+                    f"`{left.name}` and `{right.name}` are neighbours and both Replicated: no seam joins "
+                    "them",
                     (Mark(right.span, "the second one"), Mark(left.span, "the first one")),
                     f"merge them; in normal form the cut is: {given}",
                     rule="R-CUT-2",
@@ -179,7 +186,9 @@ def _layers(chain: Chain, region: Region) -> str:
 
 @dataclass(frozen=True)
 class Seam:
-    """The border of two regions: what carries activations forward and gradients backward. `stage` is the last one on the left."""
+    """The border of two regions: what carries activations forward and gradients backward. `stage` is the last
+    one on the left.
+    """
 
     left: str
     right: str

@@ -1,4 +1,6 @@
-"""derive: regions to stages, and the order of every rank. Made for the fully trained model; freezing only deletes from it."""
+"""derive: regions to stages, and the order of every rank. Made for the fully trained model; freezing only
+deletes from it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _EMPTY = np.empty((len(FIELDS), 0), dtype=np.int64)
 
 @dataclass(frozen=True)
 class Derived:
-    """The fully trained program, and what to warn of. `partitions[region]` and `owners[region]` are the lists used."""
+    """The fully trained program, and what to warn of. `partitions[region]` and `owners[region]` are the lists
+    used.
+    """
 
     program: Program
     warnings: tuple[Finding, ...]
@@ -72,7 +76,8 @@ def derive(
                 skeleton = next(run.instance.skeleton for run in runs if run.written)
                 raise error(
                     "IL210",
-                    f"skeleton `{skeleton.name}` writes its own transfers and cannot stand beside a Replicated region",
+                    f"skeleton `{skeleton.name}` writes its own transfers and cannot stand beside a "
+                    "Replicated region",
                     runs[-1].regions[0].span,
                     help="leave its transfers to be inserted, or write the whole order",
                 )
@@ -160,7 +165,8 @@ def _by_deadline(runs: list[Run]) -> None:
             "IL210",
             f"the forwards of `{region.name}` cannot be placed by `deadline`",
             region.arguments["place"].span,
-            help="it takes a Replicated region in front of one Sharded skeleton, with its hand-overs inserted: leave out `gather`",
+            help="it takes a Replicated region in front of one Sharded skeleton, with its hand-overs "
+            "inserted: leave out `gather`",
         )
 
 
@@ -208,7 +214,9 @@ def _bodies(columns: list[np.ndarray]) -> list[int]:
 
 
 def _moved(part: np.ndarray, before: dict[int, int], start: int, encodes_then: int) -> np.ndarray:
-    """The columns of a rank with each encode just before its row: `before` counts rows of the program, in which this rank had `encodes_then` encodes."""
+    """The columns of a rank with each encode just before its row: `before` counts rows of the program, in
+    which this rank had `encodes_then` encodes.
+    """
     count = _bodies([part])[0]
     body = np.arange(part.shape[1] - count)
     places = np.array([before[int(m)] - start - encodes_then for m in part[2, :count]], dtype=np.int64)
@@ -217,7 +225,9 @@ def _moved(part: np.ndarray, before: dict[int, int], start: int, encodes_then: i
 
 
 def _times(program: Program, chain: Chain, setting: Setting):
-    """The durations of the fully trained program; one unit a layer, per image if it has a modality, where a time that is asked for is missing."""
+    """The durations of the fully trained program; one unit a layer, per image if it has a modality, where a
+    time that is asked for is missing.
+    """
     try:
         return compute_durations(program, chain.times, machine_of(setting))
     except NoTimes:
@@ -226,7 +236,9 @@ def _times(program: Program, chain: Chain, setting: Setting):
 
 
 def _exposed_least(program: Program, region: Region, chain: Chain, setting: Setting) -> tuple[int, ...]:
-    """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the search gives up."""
+    """The owner map that exposes least of the encoder, for the fully trained model. Raises IL210 if the
+    search gives up.
+    """
     times = _times(program, chain, setting)
     try:
         found = find_least_exposed(encode_times(program, times), latest_deadlines(program, times))
@@ -238,7 +250,9 @@ def _exposed_least(program: Program, region: Region, chain: Chain, setting: Sett
 
 
 def _weights(chain: Chain, setting: Setting) -> list[int] | None:
-    """The time of each layer over all microbatches, forward and backward; None if no layer has times. Raises IL210 if only some have."""
+    """The time of each layer over all microbatches, forward and backward; None if no layer has times. Raises
+    IL210 if only some have.
+    """
     work = [t.total() for t in chain.times]
     if all(w is None for w in work):
         return None
@@ -258,7 +272,9 @@ def _forward(chain: Chain) -> list[Size]:
 
 
 def _slots(stages: list[Stage], chain: Chain, setting: Setting) -> list[int]:
-    """The warmup slot of each rank: the forwards of one microbatch of one image before its first Sharded stage."""
+    """The warmup slot of each rank: the forwards of one microbatch of one image before its first Sharded
+    stage.
+    """
     forward = _forward(chain)
     slots = [0] * setting.ranks
     at, seen = 0, set()
@@ -342,7 +358,9 @@ def _on_path(columns: np.ndarray, fp: Footprint) -> np.ndarray:
 
 
 def _owned(owner, bodies: list[np.ndarray], kinds, setting: Setting, fp: Footprint) -> list[list[int]]:
-    """The microbatches of each rank in the order in which the first stage after the region runs these kinds of operation."""
+    """The microbatches of each rank in the order in which the first stage after the region runs these kinds
+    of operation.
+    """
     after = fp.next[fp.of, 0]
     turn = np.full(setting.microbatches, np.iinfo(np.int64).max)
     for body in bodies:
@@ -370,7 +388,8 @@ def _unhidden(runs: list[Run]) -> list[Finding]:
     return [
         Finding.of_input(
             "IL211",
-            f"no warmup bubble hides region `{run.regions[0].name}`: its input comes from the regions before it",
+            f"no warmup bubble hides region `{run.regions[0].name}`: its input comes from the regions "
+            "before it",
             (Mark(run.regions[0].span, "Replicated, and not first"),),
             "put it first in the cut, or use a Sharded skeleton",
             Severity.WARNING,
@@ -388,7 +407,8 @@ def _ignored(runs: list[Run]) -> Finding:
         "IL211",
         f"this order is list-scheduled: the orders of {join_words(map('`{}`'.format, names))} are ignored",
         (Mark(first.to(runs[-1].regions[-1].span)),),
-        "one Sharded skeleton, alone or after one Replicated region, keeps its order; regions with the same skeleton are woven",
+        "one Sharded skeleton, alone or after one Replicated region, keeps its order; regions with the same "
+        "skeleton are woven",
         Severity.WARNING,
         "R-CUT-5",
     )

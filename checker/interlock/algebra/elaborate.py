@@ -86,9 +86,11 @@ class Elaborated:
 def elaborate(
     file: ast.File, sources: Sources, *, ranks: int | None = None, microbatches: int | None = None
 ) -> list[Elaborated]:
-    """The schedules of a file in order. `ranks` and `microbatches` stand in for those of schedules with a cut.
+    """The schedules of a file in order. `ranks` and `microbatches` stand in for those of schedules with a
+    cut.
 
-    Raises InputError: IL103, IL104, IL107, IL201 to IL213, and what the readers of used files and of profiles say.
+    Raises InputError: IL103, IL104, IL107, IL201 to IL213, and what the readers of used files and of profiles
+    say.
     """
     library = Library(file, sources)
     out, known = [], set()

@@ -1,6 +1,7 @@
 """Integer expressions of skeletons, for one value or for many at once.
 
-A value is a Python int or an int64 array with one entry a lane; a truth value is a bool or a bool array. Lanes are the
+A value is a Python int or an int64 array with one entry a lane; a truth value is a bool or a bool array.
+Lanes are the
 turns of the loops around the expression. Errors are IL213.
 """
 

@@ -1,4 +1,6 @@
-"""Late gathers of a leading Replicated region: hand-overs that arrive one by one, written out (spec/algebra.md, "Late gathers")."""
+"""Late gathers of a leading Replicated region: hand-overs that arrive one by one, written out
+(spec/algebra.md, "Late gathers").
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ _WORDS = {"gather": ("prefix", "late"), "post": ("late", "early")}  # the defaul
 def late_gathers(
     regions: list[Region], leads: bool, comms: list[Communicator], ranks: int
 ) -> LateBoundary | None:
-    """What the region whose gathers are `late` says of them; None without such a region. `leads`: a Replicated region, then one Sharded run.
+    """What the region whose gathers are `late` says of them; None without such a region. `leads`: a
+    Replicated region, then one Sharded run.
 
-    A direction that no argument puts on a communicator gets one of its own, appended to `comms`. Raises IL107 and IL210.
+    A direction that no argument puts on a communicator gets one of its own, appended to `comms`. Raises IL107
+    and IL210.
     """
     asked = None
     for number, region in enumerate(regions):
@@ -47,7 +51,8 @@ def late_gathers(
                 "IL210",
                 f"gathers of `{region.name}` cannot come late",
                 region.arguments["gather"].span,
-                help="late gathers lead from a Replicated region, the first of the cut, to one Sharded skeleton; leave `gather` out",
+                help="late gathers lead from a Replicated region, the first of the cut, to one Sharded "
+                "skeleton; leave `gather` out",
             )
         else:
             asked = region, word["post"]
@@ -92,9 +97,11 @@ def _free(name: str, region: Region, comms: list[Communicator]) -> str:
 
 
 def write(program: Program, late: LateBoundary, place: Span | None = None) -> Program:
-    """The fully trained program with all its transfers written: those of the Sharded run along its own linearisation, the seam's late.
+    """The fully trained program with all its transfers written: those of the Sharded run along its own
+    linearisation, the seam's late.
 
-    Written transfers that the algebra adds get `place` in the sources. A program whose order is cyclic stays as it is: its cycle is the answer.
+    Written transfers that the algebra adds get `place` in the sources. A program whose order is cyclic stays
+    as it is: its cycle is the answer.
     """
     times = _around(program)
     if not times.complete:
@@ -114,7 +121,8 @@ def write(program: Program, late: LateBoundary, place: Span | None = None) -> Pr
 
 
 def _around(program: Program) -> Times:
-    """Times of a linearisation: the forwards of stage 0 each rank begins with, the Sharded run, the backwards of stage 0 each rank ends with.
+    """Times of a linearisation: the forwards of stage 0 each rank begins with, the Sharded run, the backwards
+    of stage 0 each rank ends with.
 
     Those come in the order of the input gradients they are given, over all ranks.
     """
@@ -140,7 +148,9 @@ def _around(program: Program) -> Times:
 
 
 def _turns(facts: Facts, times: Times) -> np.ndarray:
-    """The place of each microbatch in the order in which the first stage after stage 0 gives its input gradients."""
+    """The place of each microbatch in the order in which the first stage after stage 0 gives its input
+    gradients.
+    """
     stage = facts.footprint.next[facts.footprint.of, 0]
     row = facts.first_X[np.maximum(stage, 0) * facts.M + np.arange(facts.M)]
     given = np.where(row >= 0, times.time[np.maximum(row, 0)], -1)

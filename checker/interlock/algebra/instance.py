@@ -1,4 +1,6 @@
-"""A skeleton with its numbers: ranks, microbatches, chunks and the parameters of its own; where its chunks lie."""
+"""A skeleton with its numbers: ranks, microbatches, chunks and the parameters of its own; where its chunks
+lie.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def chunk_parameter(skeleton: ast.Skeleton) -> str | None:
 
 
 def arguments_of(region: ast.Region, skeleton: ast.Skeleton) -> dict[str, ast.Argument]:
-    """A region's arguments by name: `partition` or `owner`, `place`, `chunks`, and the skeleton's own. Raises IL210."""
+    """A region's arguments by name: `partition` or `owner`, `place`, `chunks`, and the skeleton's own. Raises
+    IL210.
+    """
     chunk = chunk_parameter(skeleton)
     own = ["chunks" if p.text == chunk else p.text for p in skeleton.parameters[2:]]
     allowed = [*LAYOUT_ARGUMENTS[skeleton.layout], *own]
@@ -86,7 +90,10 @@ def _unknown(name: str, argument: ast.Argument, skeleton: ast.Skeleton, allowed:
     if name == "chunks" and skeleton.chunks is not None:
         hint = "its number of chunks is fixed in its head"
     elif name == "chunks" and skeleton.weaves_into is not None:
-        hint = f"write `{skeleton.weaves_into}(chunks: ..)`, into which neighbouring `{skeleton.name}` regions are woven"
+        hint = (
+            f"write `{skeleton.weaves_into}(chunks: ..)`, into which neighbouring `{skeleton.name}` "
+            "regions are woven"
+        )
     return error("IL210", f"skeleton `{skeleton.name}` takes no argument `{name}`", argument.span, help=hint)
 
 
@@ -118,7 +125,9 @@ def instantiate(
     arguments: dict[str, ast.Argument],
     span: Span,
 ) -> Instance:
-    """Raises IL204 (a place map that misses a stage), IL205 (stages beyond all models), IL207 (`where`), IL210 (a parameter without a value)."""
+    """Raises IL204 (a place map that misses a stage), IL205 (stages beyond all models), IL207 (`where`),
+    IL210 (a parameter without a value).
+    """
     if len(skeleton.parameters) < 2:
         raise error(
             "IL210",
@@ -160,7 +169,8 @@ def instantiate(
     if skeleton.where is not None and not holds(skeleton.where, values):
         raise error(
             "IL207",
-            f"skeleton `{skeleton.name}` does not exist for {join_words(f'{k} = {v}' for k, v in values.items())}",
+            f"skeleton `{skeleton.name}` does not exist for "
+            f"{join_words(f'{k} = {v}' for k, v in values.items())}",
             span,
             help=f"its `where` asks for: {_show(skeleton.where)}",
         )
@@ -189,7 +199,8 @@ def _layout(skeleton: ast.Skeleton, ranks: int, chunks: int, values: dict[str, i
                 s = int(np.argmax(found != 1))
                 raise error(
                     "IL204",
-                    f"the place map of skeleton `{skeleton.name}` gives stage {s} {'to no rank' if found[s] == 0 else 'twice'}",
+                    f"the place map of skeleton `{skeleton.name}` gives stage {s} "
+                    f"{'to no rank' if found[s] == 0 else 'twice'}",
                     skeleton.place.span,
                     f"with {join_words(f'{k} = {v}' for k, v in values.items())}",
                     f"stages 0..{stage.size - 1} must each come once",

@@ -1,4 +1,6 @@
-"""What a file may name beyond itself: skeletons of its own, of the files it uses and of spec/std, and profiles."""
+"""What a file may name beyond itself: skeletons of its own, of the files it uses and of spec/std, and
+profiles.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Library:
         return sorted({*self._known, *standard_names()})
 
     def profile(self, model: ast.Model) -> Profile:
-        """The profile that `model "PATH"` names, from the folder of the file. Raises IL107 where it cannot be read, and what its reader raises."""
+        """The profile that `model "PATH"` names, from the folder of the file. Raises IL107 where it cannot be
+        read, and what its reader raises.
+        """
         shown = model.profile if len(model.profile) <= 80 else model.profile[:77] + "..."
         if self._name == STDIN and not os.path.exists(STDIN):
             raise error(
@@ -68,7 +72,8 @@ class Library:
                     "IL107",
                     f"cannot read the profile `{shown}`: {reason}",
                     model.span,
-                    help="the path is taken from the folder of the schedule; `interlock profile MODULE` writes a profile",
+                    help="the path is taken from the folder of the schedule; `interlock profile MODULE` "
+                    "writes a profile",
                 )
             self._profiles[path] = profiles.read(self._sources.add(path, text))
         return self._profiles[path]

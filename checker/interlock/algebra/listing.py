@@ -1,6 +1,7 @@
 """List scheduling: an order for cuts that no single skeleton covers (spec/algebra.md, "List scheduling").
 
-Every operation takes one unit and every transfer none. At each step each rank does, of what is ready, a backward before
+Every operation takes one unit and every transfer none. At each step each rank does, of what is ready, a
+backward before
 a forward, then the lower microbatch, then the later stage.
 """
 
@@ -21,7 +22,9 @@ LIMIT = 4_000_000  # of operations: they are scheduled one by one
 def list_schedule(
     ranks: int, microbatches: int, stages: tuple[Stage, ...], footprint: Footprint, budget: Budget, span
 ) -> list[np.ndarray]:
-    """For each rank its operations in order, columns [kind, stage, mb]. The model is fully trained: every stage on a path runs F and B."""
+    """For each rank its operations in order, columns [kind, stage, mb]. The model is fully trained: every
+    stage on a path runs F and B.
+    """
     paths = [np.flatnonzero(on).tolist() for on in footprint.on_path]
     of = footprint.of.tolist()
     count = sum(2 * len(paths[c]) for c in of)

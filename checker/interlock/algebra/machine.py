@@ -1,4 +1,6 @@
-"""The machine of a schedule: bytes a rank has and holds for each weight, links, devices, replicas (spec/language.md, "The machine")."""
+"""The machine of a schedule: bytes a rank has and holds for each weight, links, devices, replicas
+(spec/language.md, "The machine").
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ BYTES_OF_A_PARAMETER = 2
 class Hardware:
     """What a schedule says of links, devices and replicas of the pipeline.
 
-    speeds: of each rank, () where all are 1. gradient: bytes that are summed for each weight byte: of whole gradients, also where a rank
+    speeds: of each rank, () where all are 1. gradient: bytes that are summed for each weight byte: of whole
+    gradients, also where a rank
     keeps a part of them.
     """
 
@@ -37,7 +40,8 @@ def hardware(schedule: ast.Schedule, ranks: int) -> Hardware:
         if link.ranks is not None and (max(link.ranks) >= ranks or link.ranks[0] == link.ranks[1]):
             raise error(
                 "IL204",
-                f"there is no link {link.ranks[0]}-{link.ranks[1]}: a link joins two of the ranks 0..{ranks - 1}",
+                f"there is no link {link.ranks[0]}-{link.ranks[1]}: a link joins two of the ranks "
+                f"0..{ranks - 1}",
                 link.span,
             )
     lines = schedule.device.speeds if schedule.device else ()
@@ -93,7 +97,9 @@ def _per_weight_byte(share: ast.Share, weights: ast.Share | None) -> Fraction:
 
 
 def logits_of(share: ast.Share, vocabulary: int, tokens: Size) -> Size:
-    """tokens * vocabulary * bytes / shards, rounded up: what the loss keeps of a microbatch until its gradient is known."""
+    """tokens * vocabulary * bytes / shards, rounded up: what the loss keeps of a microbatch until its
+    gradient is known.
+    """
     part = lambda n: -(-n * vocabulary * share.amount.value // (share.shards.value if share.shards else 1))
     return Size(part(tokens.fixed), part(tokens.per_image))
 
@@ -106,7 +112,9 @@ class Described(Protocol):
 
 
 def machine_of(schedule: Described, **options: Any) -> Machine:
-    """The machine that a schedule describes, as durations depend on it. `options`: further fields of Machine, which replace its own."""
+    """The machine that a schedule describes, as durations depend on it. `options`: further fields of Machine,
+    which replace its own.
+    """
     described = schedule.hardware
     links, pairs = _links(described.links)
     fields: dict[str, Any] = {
@@ -124,7 +132,9 @@ def machine_of(schedule: Described, **options: Any) -> Machine:
 
 
 def _links(lines: Sequence[ast.Link]) -> tuple[Link, dict[tuple[int, int], Link]]:
-    """The link of every pair of ranks, and those of single pairs: what a pair's line leaves out is that of every pair."""
+    """The link of every pair of ranks, and those of single pairs: what a pair's line leaves out is that of
+    every pair.
+    """
     common = Link()
     for line in lines:
         if line.ranks is None:

@@ -21,7 +21,9 @@ _SIZES = ("activation", "until_weight", "output", "workspace")
 @dataclass(frozen=True)
 class Chain:
     """`groups[name]` are the layers of a name in order, `spans[l]` where layer l is described, and
-    `glued` the borders l (between l-1 and l) that no partition may cut, with the place of their `attach`. `logits[l]` is a part of the activation of l."""
+    `glued` the borders l (between l-1 and l) that no partition may cut, with the place of their `attach`.
+    `logits[l]` is a part of the activation of l.
+    """
 
     layers: tuple[Layer, ...]
     times: tuple[LayerTimes, ...]
@@ -63,7 +65,9 @@ def _shown(r: ast.IndexRange) -> str:
 
 
 def build(model: ast.Model, device: ast.Device | None = None, memory: ast.MemoryBlock | None = None) -> Chain:
-    """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers), IL201 (`attach` of layers that are no neighbours)."""
+    """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers),
+    IL201 (`attach` of layers that are no neighbours).
+    """
     kinds = {item.name.text: item for item in model.items if isinstance(item, ast.Layers) and item.size == 0}
     layers: list[Layer] = []
     times: list[LayerTimes] = []
@@ -228,7 +232,9 @@ def _times(properties: tuple[ast.Property, ...], device: ast.Device | None) -> L
 
 
 def _roofline(times: LayerTimes, device: ast.Device) -> Size | None:
-    """max(flops / peak_flops, hbm_bytes / hbm_bandwidth), rounded up to a nanosecond; each half of the backward likewise."""
+    """max(flops / peak_flops, hbm_bytes / hbm_bandwidth), rounded up to a nanosecond; each half of the
+    backward likewise.
+    """
 
     def part(pick) -> int:
         work, moved = (pick(s) if s is not None else 0 for s in (times.flops, times.hbm_bytes))

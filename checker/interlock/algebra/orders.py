@@ -51,7 +51,9 @@ class Lister:
                     self.last_microbatch = (op.mb, op.span)
 
     def items(self, rank: int):
-        """What a rank lists, repeats written out. They are made anew at each call, so that long repeats take no room."""
+        """What a rank lists, repeats written out. They are made anew at each call, so that long repeats take
+        no room.
+        """
         return expand(self.ranks[rank].items) if rank in self.ranks else ()
 
     def operations(self, rank: int):
@@ -124,7 +126,8 @@ def placed(
                     "IL204",
                     f"stage {stage} is placed twice",
                     (Mark(span, "here"), Mark(at[stage][1], "and here")),
-                    "a stage lies on one rank; one that lies on all of them is written `replicated 0: owner [..]`",
+                    "a stage lies on one rank; one that lies on all of them is written `replicated 0: owner "
+                    "[..]`",
                 )
             )
         at[stage] = (place, span)
@@ -170,7 +173,8 @@ def _owner(line: ast.PlaceReplicated, ranks: int, microbatches: int) -> tuple[in
     if len(line.owner) != microbatches:
         raise error(
             "IL209",
-            f"the owner map of stage {line.stage.value} has {len(line.owner)} entries for {microbatches} microbatches",
+            f"the owner map of stage {line.stage.value} has {len(line.owner)} entries for {microbatches} "
+            "microbatches",
             line.span,
             help="give the rank of each microbatch, in order",
         )
@@ -178,7 +182,9 @@ def _owner(line: ast.PlaceReplicated, ranks: int, microbatches: int) -> tuple[in
 
 
 def stages_of(places, chain: Chain | None, span: Span) -> tuple[tuple[Layer, ...], tuple[Stage, ...]]:
-    """Layers and stages: the model's layers spread evenly, or one layer a stage where there is no model. Raises IL205."""
+    """Layers and stages: the model's layers spread evenly, or one layer a stage where there is no model.
+    Raises IL205.
+    """
     if chain is None:
         layers = tuple(Layer(f"stage {s}") for s in range(len(places)))
         counts = [1] * len(places)
@@ -202,7 +208,9 @@ def stages_of(places, chain: Chain | None, span: Span) -> tuple[tuple[Layer, ...
 
 
 def fill(program: Program, lister: Lister, comms: Sequence[Communicator]) -> Program:
-    """The program with the order's operations in it. Raises IL107 (an unknown communicator), IL204 (an unknown peer)."""
+    """The program with the order's operations in it. Raises IL107 (an unknown communicator), IL204 (an
+    unknown peer).
+    """
     order = lister.order
     tie_comm = {t.name: t.comm for t in program.ties}
     names: dict[str, int] = {name: i for i, name in enumerate(program.names)}

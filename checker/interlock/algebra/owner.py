@@ -24,9 +24,11 @@ def owner_map(
     stretched: bool,
     deferred: bool = False,
 ) -> tuple[int, ...]:
-    """owner[m]. `encode[m]` is the region's forward time in microbatch m (0: not on its path), `slot[r]` the warmup slot of rank r.
+    """owner[m]. `encode[m]` is the region's forward time in microbatch m (0: not on its path), `slot[r]` the
+    warmup slot of rank r.
 
-    `stretched`: the number of microbatches is not the one written, and a list is repeated. `deferred`: `balanced` is resolved once the order
+    `stretched`: the number of microbatches is not the one written, and a list is repeated. `deferred`:
+    `balanced` is resolved once the order
     is known (derive.py), round robin until then. Raises IL209, IL210.
     """
     argument = region.arguments.get("owner")
@@ -91,7 +93,9 @@ def _listed(
 
 
 def greedy(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...]:
-    """Heavier encodes first (then lower microbatch), each to the rank with the most slot left (then the higher rank)."""
+    """Heavier encodes first (then lower microbatch), each to the rank with the most slot left (then the
+    higher rank).
+    """
     ranks = len(slot)
     owner = [m % ranks for m in range(len(encode))]
     heap = [(-left, -r) for r, left in enumerate(slot)]
@@ -104,7 +108,9 @@ def greedy(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...]:
 
 
 def balanced(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...] | None:
-    """The smallest largest spill max(0, E_r - slot[r]), exactly; None if the search gives up. Starts from `greedy`."""
+    """The smallest largest spill max(0, E_r - slot[r]), exactly; None if the search gives up. Starts from
+    `greedy`.
+    """
     best = greedy(encode, slot)
     load = lambda owner: max(
         0, *(sum(e for m, e in enumerate(encode) if owner[m] == r) - w for r, w in enumerate(slot))
@@ -132,7 +138,9 @@ def balanced(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...] | No
 
 
 def _fit(jobs: list[int], encode: Sequence[int], room: list[int], tries: list[int]) -> list[int] | None:
-    """A rank for each job within the room of every rank, by depth-first search; ranks with equal room are tried once."""
+    """A rank for each job within the room of every rank, by depth-first search; ranks with equal room are
+    tried once.
+    """
     chosen: list[int] = []
     options: list[list[int]] = []
     slack = sum(room) - sum(encode[m] for m in jobs)

@@ -1,4 +1,6 @@
-"""Layers of a Sharded region to its stages: evenly, balanced by time, or as listed. Contiguous, and never through an `attach`."""
+"""Layers of a Sharded region to its stages: evenly, balanced by time, or as listed. Contiguous, and never
+through an `attach`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from interlock.text.finding import error
 
 
 def partition(region: Region, chain: Chain, stages: int, weights: Sequence[int] | None) -> list[int]:
-    """Layers of each stage of the region, in chain order. `weights[l]` is the time of a layer, None where no layer has one.
+    """Layers of each stage of the region, in chain order. `weights[l]` is the time of a layer, None where no
+    layer has one.
 
     Raises IL205 (more stages than layers) and IL210 (a list that does not fit).
     """
@@ -77,7 +80,8 @@ def partition(region: Region, chain: Chain, stages: int, weights: Sequence[int] 
         if at in chain.glued:
             raise error(
                 "IL210",
-                f"the partition of `{region.name}` parts layers `{chain.layers[at - 1].name}` and `{chain.layers[at].name}`, "
+                f"the partition of `{region.name}` parts layers `{chain.layers[at - 1].name}` and "
+                f"`{chain.layers[at].name}`, "
                 "which `attach` glues",
                 span,
                 help="move the border by a layer, or delete the `attach`",
@@ -114,7 +118,9 @@ def _bounds(atoms: list[int]):
 
 
 def even(atoms: list[int], stages: int) -> list[int]:
-    """Layer counts that differ by at most one, the larger ones first; with glued blocks the smallest largest count."""
+    """Layer counts that differ by at most one, the larger ones first; with glued blocks the smallest largest
+    count.
+    """
     if all(a == 1 for a in atoms):
         size, more = divmod(len(atoms), stages)
         return [size + (s < more) for s in range(stages)]
@@ -122,7 +128,8 @@ def even(atoms: list[int], stages: int) -> list[int]:
 
 
 def balanced(atoms: list[int], weights: list[int], stages: int) -> list[int]:
-    """The contiguous partition with the smallest largest weight; among these each stage in turn takes as much as it may.
+    """The contiguous partition with the smallest largest weight; among these each stage in turn takes as much
+    as it may.
 
     `atoms[i]` layers weigh `weights[i]`. O(n log sum).
     """

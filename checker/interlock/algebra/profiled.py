@@ -64,7 +64,8 @@ def _sized(schedule: ast.Schedule, profile: Profile) -> None:
             "IL115",
             f"this counts bytes, and the profile says no `{size}` of layer `{layer.name}`",
             (Mark(asks.span), Mark(layer.span, "this layer")),
-            "`interlock profile MODULE` measures sizes; or write them into the profile, 0 where there are none",
+            "`interlock profile MODULE` measures sizes; or write them into the profile, 0 where there are "
+            "none",
             rule="R-PROF-2",
         )
     )

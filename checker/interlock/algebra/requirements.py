@@ -17,7 +17,9 @@ _COSTS = {"bubble": "percent", "exposure": "time", "makespan": "time"}
 
 @dataclass(frozen=True)
 class Bound:
-    """`require FIGURE <= LIMIT` (`strict`: `<`), in nanoseconds or as a share; of bubble, exposure or makespan. models: () for all."""
+    """`require FIGURE <= LIMIT` (`strict`: `<`), in nanoseconds or as a share; of bubble, exposure or
+    makespan. models: () for all.
+    """
 
     figure: str
     limit: Fraction | int
@@ -30,7 +32,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Requirements:
-    """Limits for each rank (bytes; stashes), None where not asked; `undecided`: reasons for a verdict `unknown`; `bounded_stash` where asked.
+    """Limits for each rank (bytes; stashes), None where not asked; `undecided`: reasons for a verdict
+    `unknown`; `bounded_stash` where asked.
     `costs`: decided by check/durations.py, as are assumptions."""
 
     peak: tuple[int | None, ...] | None = None

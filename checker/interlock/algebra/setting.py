@@ -1,4 +1,6 @@
-"""What a schedule says besides model and cut: ranks, microbatches and their modalities, communicators, ties, freezing."""
+"""What a schedule says besides model and cut: ranks, microbatches and their modalities, communicators, ties,
+freezing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ RANK_LIMIT, MICROBATCH_LIMIT = 1 << 16, 10_000_000
 
 @dataclass(frozen=True)
 class Setting:
-    """`stretched`: the number of microbatches is not the one written; what is listed for microbatches is then repeated in turn."""
+    """`stretched`: the number of microbatches is not the one written; what is listed for microbatches is then
+    repeated in turn.
+    """
 
     ranks: int
     microbatches: int
@@ -135,7 +139,8 @@ def communicators(schedule: ast.Schedule, ranks: int) -> tuple[Communicator, ...
 def ties(
     schedule: ast.Schedule, chain: Chain, stages: Sequence[Stage], ranks: int, comms: list[Communicator]
 ) -> tuple[Tie, ...]:
-    """Ties over stages. A tie without a communicator gets one of its own, appended to `comms`, if it lies on several ranks.
+    """Ties over stages. A tie without a communicator gets one of its own, appended to `comms`, if it lies on
+    several ranks.
 
     Raises IL107, IL103, IL204 (a stage that does not exist), IL210 (fewer than two layers).
     """

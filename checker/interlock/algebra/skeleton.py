@@ -1,4 +1,5 @@
-"""Runs the program of a skeleton for one rank. Loops are not stepped through: every name holds one value a turn, in an array.
+"""Runs the program of a skeleton for one rank. Loops are not stepped through: every name holds one value a
+turn, in an array.
 
 Operations come out as columns; where the turns of a loop list several, the columns are merged turn by turn.
 """
@@ -43,7 +44,8 @@ def too_many(limit: int, span) -> InputError:
 class Interpreter:
     """The program of `skeleton` under `values` (its parameters). Codes raised: IL104, IL212, IL213.
 
-    `comms` numbers the communicators by name. Launch numbers are unique over all ranks run, but do not ascend.
+    `comms` numbers the communicators by name. Launch numbers are unique over all ranks run, but do not
+    ascend.
     """
 
     def __init__(
@@ -72,9 +74,11 @@ class Interpreter:
         owned: Sequence[Sequence[int]] | None = None,
         owned_after: Sequence[Sequence[int]] | None = None,
     ) -> list[np.ndarray]:
-        """The columns [len(FIELDS), n] of one rank; two of them, before and after `body`, of a Replicated skeleton.
+        """The columns [len(FIELDS), n] of one rank; two of them, before and after `body`, of a Replicated
+        skeleton.
 
-        `owned[r]` are the microbatches `owned(r)` runs over, in this order; `owned_after` likewise after `body`.
+        `owned[r]` are the microbatches `owned(r)` runs over, in this order; `owned_after` likewise after
+        `body`.
         """
         program = self.skeleton.program
         if program is None:
@@ -109,7 +113,9 @@ class Interpreter:
         return out
 
     def _run(self, statements, env: dict, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Parts (lane, columns) of a block run on n lanes, in the order of its text. Adds the block's `let`s to env."""
+        """Parts (lane, columns) of a block run on n lanes, in the order of its text. Adds the block's `let`s
+        to env.
+        """
         parts = []
         for statement in statements:
             match statement:

@@ -1,4 +1,6 @@
-"""Schedules from a text, and programs of the standard skeletons over a model of one layer a stage: to measure, to fit, to test."""
+"""Schedules from a text, and programs of the standard skeletons over a model of one layer a stage: to
+measure, to fit, to test.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def elaborate_text(source: str, *, ranks: int | None = None, microbatches: int |
 
 @lru_cache(maxsize=256)
 def derive_standard(skeleton: str, ranks: int, microbatches: int, chunks: int = 1) -> Program:
-    """The program of the standard skeleton of this name, every layer trained. `chunks`: of a skeleton that takes them."""
+    """The program of the standard skeleton of this name, every layer trained. `chunks`: of a skeleton that
+    takes them.
+    """
     (node,) = parse(Sources().add(f"{skeleton}.sched", read_text(f"spec/std/{skeleton}.sched"))).skeletons
     call = f"{skeleton}(chunks: {chunks})" if chunk_parameter(node) else skeleton
     model = f"model {{ layers u[{ranks * chunks}] {{ }} }}"

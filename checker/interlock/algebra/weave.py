@@ -64,7 +64,8 @@ def _woven(skeleton: ast.Skeleton, library: Library) -> ast.Skeleton | None:
     if chunk_parameter(target) is None:
         raise error(
             "IL210",
-            f"skeleton `{skeleton.name}` weaves into `{target.name}`, whose number of chunks is not a parameter",
+            f"skeleton `{skeleton.name}` weaves into `{target.name}`, whose number of chunks is not a "
+            "parameter",
             skeleton.weaves_into.span,
             help="write `chunks V` in its head, with V a parameter",
         )
@@ -79,7 +80,8 @@ def _same_arguments(first: Region, other: Region) -> None:
     if mine != theirs:
         raise error(
             "IL210",
-            f"`{first.name}` and `{other.name}` are woven and differ in an argument of `{first.skeleton.name}`",
+            f"`{first.name}` and `{other.name}` are woven and differ in an argument of "
+            f"`{first.skeleton.name}`",
             other.span,
             help="give both the same arguments",
         )

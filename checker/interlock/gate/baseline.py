@@ -1,4 +1,6 @@
-"""A baseline: the findings a project knows, so that a gate fails on new ones only. A known invalid schedule stays invalid (spec/gate.md)."""
+"""A baseline: the findings a project knows, so that a gate fails on new ones only. A known invalid schedule
+stays invalid (spec/gate.md).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ WARNING, EXPECTED = "warning", "expected"  # slots
 
 @dataclass(frozen=True, order=True)
 class Fingerprint:
-    """A finding without its place: what is known of it when lines move. `path` from the baseline's folder; `hash` of message and operations."""
+    """A finding without its place: what is known of it when lines move. `path` from the baseline's folder;
+    `hash` of message and operations.
+    """
 
     path: str
     schedule: str
@@ -56,7 +60,8 @@ def read(path: Path) -> tuple[Fingerprint, ...]:
         raise ValueError(f"no baseline: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(
-            f"no baseline of this version of Interlock: its `format` is not {FORMAT}; write it again with --write-baseline"
+            f"no baseline of this version of Interlock: its `format` is not {FORMAT}; write it again with "
+            "--write-baseline"
         )
     fields = set(Fingerprint.__dataclass_fields__)
     findings = document.get("findings")
@@ -112,7 +117,9 @@ def _relative_to(baseline: Path, path: str) -> str:
 
 
 def _fingerprints(c: CaseResult, path: str) -> Iterator[tuple[Fingerprint, tuple]]:
-    """The fingerprints of a schedule, each with its slot: (answer, finding), (WARNING, number) or (EXPECTED, number)."""
+    """The fingerprints of a schedule, each with its slot: (answer, finding), (WARNING, number) or (EXPECTED,
+    number).
+    """
     for i, a in enumerate(c.answers):
         for j, f in enumerate(a.findings):
             if f.code != "IL901":  # the reason of an unknown, which no baseline excuses
@@ -136,11 +143,15 @@ def _operations(f: Finding, program: Program | None) -> list[str]:
 
 def _describe_unmet(c: CaseResult, e: Expectation) -> str:
     found = [
-        f"{a.verdict.value} under {a.model}{''.join(f' {code}' for code in sorted({f.code for f in a.errors}))}"
+        f"{a.verdict.value} under "
+        f"{a.model}{''.join(f' {code}' for code in sorted({f.code for f in a.errors}))}"
         for a in c.answers
         if concerns(e, a)
     ]
-    return f"expected {e.verdict.value} {e.code or ''} under {', '.join(e.models) or 'every model'}, found {', '.join(found) or 'nothing'}"
+    return (
+        f"expected {e.verdict.value} {e.code or ''} under {', '.join(e.models) or 'every model'}, found "
+        f"{', '.join(found) or 'nothing'}"
+    )
 
 
 def _hash(*parts: str) -> str:

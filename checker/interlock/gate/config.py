@@ -1,4 +1,6 @@
-"""`[tool.interlock]` of a pyproject.toml, or an interlock.toml: found, read, and refused with a place where it says what it may not (IL908)."""
+"""`[tool.interlock]` of a pyproject.toml, or an interlock.toml: found, read, and refused with a place where
+it says what it may not (IL908).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*')
 
 @dataclass(frozen=True)
 class Allow:
-    """`[[tool.interlock.allow]]`: findings with this code in the files the pattern names. `span`: its place in the file's source."""
+    """`[[tool.interlock.allow]]`: findings with this code in the files the pattern names. `span`: its place
+    in the file's source.
+    """
 
     code: str
     path: str
@@ -35,7 +39,9 @@ class Allow:
 
 @dataclass(frozen=True)
 class Config:
-    """What a file says; None and () where it says nothing. `source`: its text. Patterns are taken from `folder`."""
+    """What a file says; None and () where it says nothing. `source`: its text. Patterns are taken from
+    `folder`.
+    """
 
     source: Source | None = None
     models: tuple[str, ...] = ()
@@ -87,7 +93,9 @@ def candidates(paths: Sequence[str]) -> list[str]:
 
 
 def find(paths: Sequence[str]) -> str | None:
-    """The nearest configuration: an interlock.toml, or a pyproject.toml with a table for Interlock. Raises InputError for one that is no TOML, and OSError."""
+    """The nearest configuration: an interlock.toml, or a pyproject.toml with a table for Interlock. Raises
+    InputError for one that is no TOML, and OSError.
+    """
     for path in map(Path, candidates(paths)):
         if path.is_file():
             shown = os.path.relpath(path)
@@ -158,7 +166,9 @@ def _table(path: str, sources: Sources) -> dict | None:
 
 
 class _Reader:
-    """Reads a table strictly. tomllib gives no places: a word is looked for in the text, after the words it stands under."""
+    """Reads a table strictly. tomllib gives no places: a word is looked for in the text, after the words it
+    stands under.
+    """
 
     def __init__(self, source: Source, whole_file: bool):
         self.source = source

@@ -1,4 +1,6 @@
-"""Patterns for paths: `*` and `?` within a name, `**` over folders; a pattern without `/` is about any name of the path."""
+"""Patterns for paths: `*` and `?` within a name, `**` over folders; a pattern without `/` is about any name
+of the path.
+"""
 
 from __future__ import annotations
 

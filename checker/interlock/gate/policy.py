@@ -1,4 +1,6 @@
-"""A configuration applied to what was found: its waivers, then its severities. Errors of rules are left as they are (spec/gate.md)."""
+"""A configuration applied to what was found: its waivers, then its severities. Errors of rules are left as
+they are (spec/gate.md).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from interlock.text.source import Span
 
 
 def apply(results: Sequence, config: Config) -> list:
-    """The FileResults as the configuration wants them. A waiver of it that waives nothing in the files it names is reported (IL906)."""
+    """The FileResults as the configuration wants them. A waiver of it that waives nothing in the files it
+    names is reported (IL906).
+    """
     results, used = list(results), set()
     for number, result in enumerate(results):
         mine = [a for a in config.allow if globs.matches(config.relative(result.path), a.path)]

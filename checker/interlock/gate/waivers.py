@@ -1,4 +1,6 @@
-"""Waivers in a schedule's own text: `# interlock: allow IL502 because the encoder is small` (spec/gate.md, IL906 and IL907)."""
+"""Waivers in a schedule's own text: `# interlock: allow IL502 because the encoder is small` (spec/gate.md,
+IL906 and IL907).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def check_file(path: str, data: bytes, question: Question = Question()) -> FileR
 
 
 def read(source: Source) -> tuple[list[Waiver], list[Finding]]:
-    """The waivers of a text, and what is wrong with them (IL906). Raises InputError (IL907) for one that names an error."""
+    """The waivers of a text, and what is wrong with them (IL906). Raises InputError (IL907) for one that
+    names an error.
+    """
     waivers, wrong, refused = [], [], []
     for text, span in _comments_to_interlock(source):
         match = _ALLOW.fullmatch(text)
@@ -143,14 +147,18 @@ def apply(
 
 
 def would_find(checked: CaseResult, code: str) -> bool:
-    """Whether a finding with this code would have been found: nothing is open, and a target was asked if it is one of a target."""
+    """Whether a finding with this code would have been found: nothing is open, and a target was asked if it
+    is one of a target.
+    """
     return checked.verdict is not Verdict.UNKNOWN and (
         code[:3] != "IL8" or any(a.target for a in checked.answers)
     )
 
 
 def waive(checked: CaseResult, waiver_of) -> CaseResult:
-    """Without what `waiver_of(finding or diagnostic, its place)` gives a waiver for (reason, place), if it is a warning or a note."""
+    """Without what `waiver_of(finding or diagnostic, its place)` gives a waiver for (reason, place), if it is
+    a warning or a note.
+    """
     waived: dict[tuple, Waived] = {}
 
     def kept(items, at_of, mild_one):
@@ -192,7 +200,9 @@ def waive(checked: CaseResult, waiver_of) -> CaseResult:
 
 
 def primary_place(finding: Finding, answer: Answer, checked: CaseResult) -> int:
-    """The finding's primary place in the sources: of its first operation that is written, else of the schedule."""
+    """The finding's primary place in the sources: of its first operation that is written, else of the
+    schedule.
+    """
     places = (
         (int(answer.program.order.at[m.row]) for m in finding.marks) if answer.program is not None else ()
     )

@@ -102,7 +102,8 @@ def explain(cell: str) -> tuple[str, str]:
     if re.fullmatch("[0-9]+", cell):
         return (
             f"the cell `{cell}` is a number, not an operation",
-            f"write an operation, such as `{int(cell)}F0`; the place of the line in the file is the rank, it is not written down",
+            f"write an operation, such as `{int(cell)}F0`; the place of the line in the file is the rank, "
+            "it is not written down",
         )
     if cell.rstrip("0123456789") in WORDS:
         return f"the cell `{cell}` names no stage", f"put the stage in front: `0{cell}`"
@@ -124,7 +125,8 @@ def _explain_operation(cell: str, stage: str, word: str, mb: str) -> tuple[str, 
         return f"`{word}` in `{cell}` is in small letters", f"write `{s}{word.upper()}{m}`"
     if word == "BW":
         return (
-            f"`{cell}` is in an old notation of PyTorch, where `BW` is the whole backward and `B` its input half",
+            f"`{cell}` is in an old notation of PyTorch, where `BW` is the whole backward and `B` its input "
+            "half",
             f"write `{s}B{m}` here, and `I` for what was `B`",
         )
     if word == "REDUCE":

@@ -102,7 +102,8 @@ def read(source: Source, options: StepOptions = NO_STEP_OPTIONS) -> Imported:
     return Imported(
         program,
         (
-            "ReduceTiedGrads names no parameters: add a line such as `tie embed = stage 0, 3` and `reduce(tie: embed)` where layers share them.",
+            "ReduceTiedGrads names no parameters: add a line such as `tie embed = stage 0, 3` and "
+            "`reduce(tie: embed)` where layers share them.",
         )
         if tied
         else (),
@@ -168,7 +169,8 @@ def _trains(steps: list[list[_Step]]) -> None:
         )
 
 
-# -- buffers -------------------------------------------------------------------------------------------------------------
+# -- buffers
+# -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -223,7 +225,8 @@ class _Buffers:
             self.clashes.append(
                 Finding.of_input(
                     "IL113",
-                    f"`{s.type}` fills buffer {s.number} of rank {self.rank}, which still holds microbatch {old.microbatch}: {what}",
+                    f"`{s.type}` fills buffer {s.number} of rank {self.rank}, which still holds microbatch "
+                    f"{old.microbatch}: {what}",
                     (
                         Mark(s.span, "filled again"),
                         Mark(old.filled, f"microbatch {old.microbatch} came here"),
@@ -241,7 +244,9 @@ class _Buffers:
                 "IL113",
                 f"`{s.type}` uses buffer {s.number} of rank {self.rank}, which holds nothing",
                 s.span,
-                help=f"put `{'LoadMicroBatch' if self.rank == 0 else 'RecvActivation'}(buffer_id={s.number})` before it",
+                help="put "
+                f"`{'LoadMicroBatch' if self.rank == 0 else 'RecvActivation'}(buffer_id={s.number})` "
+                "before it",
             )
         return self.held[s.number]
 

@@ -131,7 +131,8 @@ def read(source: Source, options: StepOptions = NO_STEP_OPTIONS) -> Imported:
     return Imported(program, tuple(encoder.comments(len(lists))))
 
 
-# -- text ----------------------------------------------------------------------------------------------------------------
+# -- text
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def _ranks(value: Value) -> list[Value]:
@@ -248,7 +249,8 @@ def _composite(item: Value) -> list[_Step]:
             "IL112",
             f"a list that begins with {describe(head) if item.data else 'nothing'} is no step",
             item.span,
-            help='a composite is `["OVERLAP_F_B", "FWD 3 0", "BWD 1 0"]`, OVERLAP_B_F or BATCH_SEND_RECV likewise',
+            help='a composite is `["OVERLAP_F_B", "FWD 3 0", "BWD 1 0"]`, OVERLAP_B_F or BATCH_SEND_RECV '
+            "likewise",
         )
     steps = [step for part in rest for step in _one(part)]
     if _COMPOSITES[kind] == "batch":
@@ -267,14 +269,19 @@ def _composite(item: Value) -> list[_Step]:
         if len(steps) != 2 or any(s.type not in types for s, types in zip(steps, want)):
             raise error(
                 "IL112",
-                f"`{kind}` is not {'one FWD and one backward' if kind == 'OVERLAP_F_B' else 'one backward and one FWD'}, in this order",
+                f"`{kind}` is not "
+                f"{'one FWD and one backward' if kind == 'OVERLAP_F_B' else 'one backward and one FWD'}, "
+                "in "
+                "this "
+                "order",
                 item.span,
                 help='an overlap is `["OVERLAP_F_B", "FWD 3 0", "BWD 1 0"]`',
             )
     return steps
 
 
-# -- the transposed encoder ----------------------------------------------------------------------------------------------
+# -- the transposed encoder
+# ----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -295,9 +302,15 @@ class _Encoder:
     def comments(self, ranks: int) -> Iterator[str]:
         yield "Stage 0 is the transposed encoder; stage s of the file is stage s + 1 here."
         if self.central:
-            yield f"The encoder is trained where its backward is recomputed, within the backward of stage 1 on rank {self.first}: its owners run it forward only, as if frozen."
+            yield (
+                "The encoder is trained where its backward is recomputed, within the backward of stage 1 "
+                f"on rank {self.first}: its owners run it forward only, as if frozen."
+            )
         elif self.trained:
-            yield f"The encoder's backward of what rank {self.first} owns, which the file leaves within the backward of its stage 0, is written out as 0B."
+            yield (
+                f"The encoder's backward of what rank {self.first} owns, which the file leaves within the "
+                "backward of its stage 0, is written out as 0B."
+            )
 
 
 def _encoder(lists: list[list[_Step]]) -> _Encoder | None:
@@ -402,7 +415,8 @@ def _check_recomputed(
     if odd := next(((r, s) for r, s in found.get("MPIPE_TRANSPOSE_BWD", ()) if r != encoder.first), None):
         raise error(
             "IL113",
-            f"`MPIPE_TRANSPOSE_BWD` stands on rank {odd[0]}, and the pipeline's first stage is on rank {encoder.first}",
+            f"`MPIPE_TRANSPOSE_BWD` stands on rank {odd[0]}, and the pipeline's first stage is on rank "
+            f"{encoder.first}",
             odd[1].span,
             help=f"move it to rank {encoder.first}, where the gradient is",
         )
@@ -416,7 +430,8 @@ def _check_recomputed(
         )
 
 
-# -- operations ----------------------------------------------------------------------------------------------------------
+# -- operations
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _add(builder: OrderBuilder, rank: int, steps: list[_Step], encoder: _Encoder | None) -> None:

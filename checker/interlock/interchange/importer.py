@@ -1,4 +1,6 @@
-"""What an importer is asked and what it gives: a module with an `IMPORTER` and a line in importing.py make a format."""
+"""What an importer is asked and what it gives: a module with an `IMPORTER` and a line in importing.py make a
+format.
+"""
 
 from __future__ import annotations
 

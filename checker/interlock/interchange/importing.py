@@ -52,8 +52,10 @@ def import_file(
 ) -> str:
     """The schedule of a file in one of FORMATS.
 
-    `csv`: its placement and microbatches count for every format. `read`: the contents of a file that belongs to
-    it (OctoPipe's partition.txt and placement.txt, from its folder), None if there is none. Raises InputError.
+    `csv`: its placement and microbatches count for every format. `read`: the contents of a file that belongs
+    to
+    it (OctoPipe's partition.txt and placement.txt, from its folder), None if there is none. Raises
+    InputError.
     """
     importer = find_importer(form)
     source = sources.add(path, importer.decode(data))

@@ -58,7 +58,8 @@ class Layout:
         return "|".join(self.stages)
 
 
-# -- layout strings ------------------------------------------------------------------------------------------------------
+# -- layout strings
+# ------------------------------------------------------------------------------------------------------
 
 
 def read_layout(
@@ -161,7 +162,10 @@ class _Reader:
         if number == 0:
             raise error(
                 "IL111",
-                f"`{self._source.text[of.at - self._source.base : span.at - self._source.base + span.width]}` comes 0 times",
+                f"`{self._source.text[of.at - self._source.base : span.at - self._source.base + span.width]}` "
+                "comes "
+                "0 "
+                "times",
                 of.to(span),
                 help="delete it, or correct the count: Megatron drops such an item without a word",
             )
@@ -185,7 +189,8 @@ class _Reader:
                 "IL111",
                 "a comma or a blank within a count",
                 self.span,
-                help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count without",
+                help=f"Megatron deletes commas first and reads `{digits}{self.text}`: write the count "
+                "without",
             )
         return number
 
@@ -215,7 +220,8 @@ class _Reader:
             self.span,
             help=f"`{letter}` was meant, perhaps: capitals count"
             if letter
-            else "the items are E (embedding), t (decoder layer), m (MTP layer), L (loss), and `|` between stages",
+            else "the items are E (embedding), t (decoder layer), m (MTP layer), L (loss), and `|` between "
+            "stages",
         )
 
 
@@ -321,21 +327,24 @@ def _check_sizes(layout: Layout, sizes: LayoutSizes, whole: Span) -> None:
             "IL214",
             f"the layout has {n} stages, and {ranks} ranks take a multiple of {ranks}",
             whole,
-            help=f"write {near if near == n - n % ranks and near else ranks} or {near + ranks} stages, or ask for a number of ranks that divides {n}",
+            help=f"write {near if near == n - n % ranks and near else ranks} or {near + ranks} stages, or "
+            f"ask for a number of ranks that divides {n}",
         )
     if sizes.layers is not None and layout.count("t") != sizes.layers:
         raise error(
             "IL214",
             f"the layout has {layout.count('t')} decoder layers, and {sizes.layers} are asked",
             whole,
-            help=f"{'add' if layout.count('t') < sizes.layers else 'take out'} {abs(layout.count('t') - sizes.layers)} `t`",
+            help=f"{'add' if layout.count('t') < sizes.layers else 'take out'} "
+            f"{abs(layout.count('t') - sizes.layers)} `t`",
         )
     if sizes.mtp is not None and layout.count("m") != sizes.mtp:
         raise error(
             "IL214",
             f"the layout has {layout.count('m')} MTP layers, and {sizes.mtp} are asked",
             whole,
-            help=f"{'add' if layout.count('m') < sizes.mtp else 'take out'} {abs(layout.count('m') - sizes.mtp)} `m`",
+            help=f"{'add' if layout.count('m') < sizes.mtp else 'take out'} "
+            f"{abs(layout.count('m') - sizes.mtp)} `m`",
         )
     holding = [s for s, items in enumerate(layout.stages) if "m" in items]
     if len(holding) > 1:
@@ -375,20 +384,24 @@ def _empty(layout: Layout):
         if not items and s == len(layout.stages) - 1:
             yield Finding.of_input(
                 "IL205",
-                f"the last stage is empty: the loss is in stage {holders}, on rank {holders % layout.ranks}, not on the last rank",
+                f"the last stage is empty: the loss is in stage {holders}, on rank "
+                f"{holders % layout.ranks}, not on the last rank",
                 (Mark(layout.spans[s], "the last stage follows"),),
-                "move `L` into the last stage; Megatron accepts this layout, and its last rank then has no loss",
+                "move `L` into the last stage; Megatron accepts this layout, and its last rank then has no "
+                "loss",
             )
         elif not items:
             yield Finding.of_input(
                 "IL205",
                 f"stage {s} is empty, and every stage of a schedule has a layer",
                 (Mark(layout.spans[s], "it ends here"),),
-                "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its input on",
+                "move a layer into it, or take the stage out; Megatron accepts it as a stage that hands its "
+                "input on",
             )
 
 
-# -- a schedule ----------------------------------------------------------------------------------------------------------
+# -- a schedule
+# ----------------------------------------------------------------------------------------------------------
 
 
 def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
@@ -414,7 +427,8 @@ def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
         raise error(
             "IL214",
             f"{microbatches} microbatches are no multiple of {ranks} ranks",
-            help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes whole rounds",
+            help=f"ask for {f'{low} or ' if low else ''}{low + ranks}: Megatron's interleaved order takes "
+            "whole rounds",
         )
     groups = [(_NAMES[i], layout.count(i)) for i in _ITEMS if layout.count(i)]
     layers = [
@@ -435,7 +449,8 @@ def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
         [
             *wrap_comments(
                 [
-                    f'Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout "{_short(layout)}"'
+                    f"Megatron-LM, --pipeline-model-parallel-size {ranks} --pipeline-model-parallel-layout "
+                    f'"{_short(layout)}"'
                 ]
             ),
             f"schedule {make_identifier(name)} {{",

@@ -81,7 +81,8 @@ def read_flags(source: Source, sizes: LayoutSizes = NO_SIZES) -> Layout:
         if number is not None and number != (value(name) or 0):
             raise error(
                 "IL214",
-                f"the flags give {value(name) or 0} {'MTP ' if name == 'mtp' else ''}layers, and {number} are asked",
+                f"the flags give {value(name) or 0} {'MTP ' if name == 'mtp' else ''}layers, and {number} "
+                "are asked",
                 flags[name].span if name in flags else whole,
                 help="ask for the same number, or leave it out",
             )

@@ -82,7 +82,8 @@ def _program(
             if places[w.stage] != w.device:
                 raise error(
                     "IL113",
-                    f"stage {w.stage} is placed on device {places[w.stage]}, and this work of it is on device {w.device}",
+                    f"stage {w.stage} is placed on device {places[w.stage]}, and this work of it is on "
+                    f"device {w.device}",
                     w.span,
                     help="correct the one or the other",
                 )
@@ -107,7 +108,8 @@ def _program(
                 raise InputError(
                     Finding.of_input(
                         "IL113",
-                        f"two operations of device {device} overlap in time: which comes first cannot be told",
+                        f"two operations of device {device} overlap in time: which comes first cannot be "
+                        "told",
                         (Mark(w.span, f"starts at {w.start}"), Mark(before.span, f"ends at {before.end}")),
                         "a device does one operation at a time: correct the times",
                     )
@@ -142,7 +144,8 @@ def _program(
     return Imported(program, comments)
 
 
-# -- result.txt ----------------------------------------------------------------------------------------------------------
+# -- result.txt
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _lines(source: Source) -> Iterator[_Work]:
@@ -232,7 +235,8 @@ def _number(source: Source, found: re.Match, at: int = 0) -> Value:
     return Value(parse_index(found[0], Value(None, span)), span)
 
 
-# -- partition and placement ---------------------------------------------------------------------------------------------
+# -- partition and placement
+# ---------------------------------------------------------------------------------------------
 
 
 def _sizes(partition: Value) -> list[int]:
@@ -296,7 +300,8 @@ def _places(placement: Value) -> list[int]:
     return [at[s][0] for s in range(len(at))]
 
 
-# -- the YAML form, and JSON ---------------------------------------------------------------------------------------------
+# -- the YAML form, and JSON
+# ---------------------------------------------------------------------------------------------
 
 
 def _of_sections(sections: dict[str, Value], whole: Span) -> tuple[list[_Work], Value | None, Value | None]:
@@ -363,7 +368,8 @@ def _sections(source: Source) -> dict[str, Value]:
                 "IL112",
                 f"expected a key, not `{shorten(line)}`",
                 Span(source.base + at, max(len(line), 1)),
-                help=f"the keys are {', '.join(_KEYS)}, each at the start of a line; nothing else of YAML is read",
+                help=f"the keys are {', '.join(_KEYS)}, each at the start of a line; nothing else of YAML "
+                "is read",
             )
         if key[1] in out:
             raise error(

@@ -47,7 +47,8 @@ def count_stages(order: Order) -> int:
 
 
 def place_stages(order: Order, stages: int, ranks: int, placement: Placement) -> list[int]:
-    """The rank of every stage: as declared, else the one with most of its compute operations (ties: the lowest).
+    """The rank of every stage: as declared, else the one with most of its compute operations (ties: the
+    lowest).
 
     Raises IL204.
     """
@@ -73,7 +74,8 @@ def _check_declared(declared: tuple[int, ...], stages: int, ranks: int) -> None:
         if not 0 <= rank < ranks:
             raise error(
                 "IL204",
-                f"the declared placement puts stage {stage} on rank {rank}, and the file has ranks 0 to {ranks - 1}",
+                f"the declared placement puts stage {stage} on rank {rank}, and the file has ranks 0 to "
+                f"{ranks - 1}",
                 help="declare ranks of the file: a line is a rank",
             )
 

@@ -115,7 +115,8 @@ def loads(text: str) -> Plan:
     found = value.get("format") if isinstance(value, dict) else None
     if found != FORMAT:
         raise PlanError(
-            f"the plan is of the format {found!r}, and this version reads {FORMAT!r}: lower the schedule again"
+            f"the plan is of the format {found!r}, and this version reads {FORMAT!r}: lower the schedule "
+            "again"
         )
     try:
         program = read_program(value["program"], value["ranks"])

@@ -283,7 +283,8 @@ def _in_order(program: Program, rows: list[_Row], start: np.ndarray, end: np.nda
         raise InputError(
             Finding.of_input(
                 "IL113",
-                f"rank {facts.rank[i]} computes {program.show(before)} and {program.show(i)} at the same time, or not in their order",
+                f"rank {facts.rank[i]} computes {program.show(before)} and {program.show(i)} at the same "
+                "time, or not in their order",
                 (
                     Mark(rows[i].span, f"starts at {start[i]}"),
                     Mark(rows[before].span, f"ends at {end[before]}"),

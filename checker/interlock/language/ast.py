@@ -1,6 +1,8 @@
-"""The syntax tree: what a `.sched` file says, every node with its place. Nothing is resolved and nothing is computed.
+"""The syntax tree: what a `.sched` file says, every node with its place. Nothing is resolved and nothing is
+computed.
 
-Its parts by name: words and expressions, skeletons, orders, the machine; here the model, the cut and the file. All of them are `ast.NAME`.
+Its parts by name: words and expressions, skeletons, orders, the machine; here the model, the cut and the
+file. All of them are `ast.NAME`.
 """
 
 from __future__ import annotations
@@ -148,8 +150,11 @@ from interlock.text.source import Span
 
 
 class Property(NamedTuple):
-    """name: forward, backward, backward_input, backward_weight, activation, until_weight, output, weights, parameters,
-    workspace, vocabulary, tokens, flops, hbm_bytes (value: Quantity); modality (value: Word); frozen, recompute (value: None)."""
+    """name: forward, backward, backward_input, backward_weight, activation, until_weight, output, weights,
+    parameters,
+    workspace, vocabulary, tokens, flops, hbm_bytes (value: Quantity); modality (value: Word); frozen,
+    recompute (value: None).
+    """
 
     name: str
     value: Quantity | Word | None
@@ -157,7 +162,9 @@ class Property(NamedTuple):
 
 
 class Layers(NamedTuple):
-    """`layers vit[24] { .. }`; `layer proj { .. }` has size 1; `kind mamba { .. }` (size 0) only describes one for a pattern."""
+    """`layers vit[24] { .. }`; `layer proj { .. }` has size 1; `kind mamba { .. }` (size 0) only describes
+    one for a pattern.
+    """
 
     name: Word
     size: int
@@ -178,7 +185,9 @@ class PatternKind(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """`pattern "M-M-MM*" { .. }`: one layer a letter, in order; `pattern trunk = ".." { .. }` also makes them a group."""
+    """`pattern "M-M-MM*" { .. }`: one layer a letter, in order; `pattern trunk = ".." { .. }` also makes them
+    a group.
+    """
 
     name: Word | None
     text: str
@@ -290,7 +299,9 @@ class ForAnyFreezing(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """verdict: valid, invalid, unknown, vacuous; no codes: any; models: of them, and targets; none: the models of the schedule."""
+    """verdict: valid, invalid, unknown, vacuous; no codes: any; models: of them, and targets; none: the
+    models of the schedule.
+    """
 
     verdict: str
     codes: tuple[Word, ...]

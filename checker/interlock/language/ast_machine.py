@@ -1,4 +1,6 @@
-"""The syntax tree of what a schedule says about its machine: bytes, links, speeds (spec/language.md, "The machine")."""
+"""The syntax tree of what a schedule says about its machine: bytes, links, speeds (spec/language.md, "The
+machine").
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from interlock.text.source import Span
 
 
 class Capacity(NamedTuple):
-    """`capacity 64GiB`, for all ranks (ranks empty), or `capacity 80GiB on ranks 0, 4..7`, which goes before it."""
+    """`capacity 64GiB`, for all ranks (ranks empty), or `capacity 80GiB on ranks 0, 4..7`, which goes before
+    it.
+    """
 
     size: Quantity
     ranks: tuple[IndexRange, ...]
@@ -19,7 +23,8 @@ class Capacity(NamedTuple):
 class Share(NamedTuple):
     """`optimizer 8 per weight byte`, `master 4B per parameter sharded 8`, `logits 4B per vocabulary entry`.
 
-    unit: `weight byte`, `parameter`, `vocabulary entry`; shards: ranks that each hold one part of it, None: it is whole.
+    unit: `weight byte`, `parameter`, `vocabulary entry`; shards: ranks that each hold one part of it, None:
+    it is whole.
     """
 
     amount: Quantity
@@ -50,7 +55,9 @@ class Link(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """`replicas 8 { latency 5us  bandwidth 100GB/s }`; blocking: reductions stand in the rank's order, not beside it."""
+    """`replicas 8 { latency 5us  bandwidth 100GB/s }`; blocking: reductions stand in the rank's order, not
+    beside it.
+    """
 
     number: Int
     latency: Quantity | None
@@ -68,7 +75,9 @@ class Speed(NamedTuple):
 
 
 class OverlapTime(NamedTuple):
-    """`overlap 3ms`, of every overlap (stages None), or `overlap 3ms on stages 0, 7`: of a forward of stage 0 with a backward of stage 7."""
+    """`overlap 3ms`, of every overlap (stages None), or `overlap 3ms on stages 0, 7`: of a forward of stage 0
+    with a backward of stage 7.
+    """
 
     time: Quantity
     stages: tuple[IndexRange, IndexRange] | None

@@ -30,7 +30,8 @@ class Place(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One operation as `spec/program.md` lists them; kind is the name in capitals (`F`, `SEND_F`, `REDUCE_TIE`), -1 and
+    """One operation as `spec/program.md` lists them; kind is the name in capitals (`F`, `SEND_F`,
+    `REDUCE_TIE`), -1 and
     None are absent. `name` is the payload, tie or parameter set, `comm` the communicator as written."""
 
     kind: str
@@ -57,7 +58,9 @@ class Overlap(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """`0F0..3`, `(1F4 1B0) .. (1F15 1B11)`: `times` copies of `first`; every index that differs in `last` advances by one."""
+    """`0F0..3`, `(1F4 1B0) .. (1F15 1B11)`: `times` copies of `first`; every index that differs in `last`
+    advances by one.
+    """
 
     first: tuple[Op | Launch | Overlap, ...]
     last: tuple[Op | Launch | Overlap, ...]

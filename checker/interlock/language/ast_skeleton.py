@@ -9,7 +9,9 @@ from interlock.text.source import Span
 
 
 class SkeletonOp(NamedTuple):
-    """`F(i)`, `B(i, 1)`, `SEND_F(i)@seam`, `REDUCE(0)`: arguments are the microbatch and the chunk (REDUCE: the chunk)."""
+    """`F(i)`, `B(i, 1)`, `SEND_F(i)@seam`, `REDUCE(0)`: arguments are the microbatch and the chunk (REDUCE:
+    the chunk).
+    """
 
     kind: str
     arguments: tuple[Expr, ...]

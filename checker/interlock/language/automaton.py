@@ -36,7 +36,8 @@ def _compile(pattern: str) -> Callable[[str, int], re.Match[str] | None]:
 
 
 class Automaton:
-    """`values[i]` is what was read between `states[i]` and `states[i + 1]`: a token, what the builder made of a rule,
+    """`values[i]` is what was read between `states[i]` and `states[i + 1]`: a token, what the builder made of
+    a rule,
     or, of a rule whose parts become parts of the rule around it, the list of them.
 
     builder: its methods, by the names of the rules, make a value of the list of a rule's parts.
@@ -55,7 +56,9 @@ class Automaton:
     # ---- tokens -----------------------------------------------------------------------------------
 
     def read(self) -> Token | None:
-        """The next token of a kind that the state knows; END at the end of the text, None where there is no such token."""
+        """The next token of a kind that the state knows; END at the end of the text, None where there is no
+        such token.
+        """
         skipped = self._skip(self.text, self.position)
         at = self.position = skipped.end() if skipped else self.position
         if at == len(self.text):
@@ -151,7 +154,8 @@ class Automaton:
 
 
 def _splice(parts: list, spliced: tuple[int, ...]) -> list:
-    """The parts, with those at the places `spliced`, which are lists, taken apart; a list at the beginning is extended,
+    """The parts, with those at the places `spliced`, which are lists, taken apart; a list at the beginning is
+    extended,
     not copied, so that a long list read from left to right takes linear time."""
     if spliced[0] == 0:
         result, rest = parts[0], 1

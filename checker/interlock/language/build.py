@@ -1,6 +1,8 @@
-"""Grammar rules to nodes of the syntax tree: one method a rule of grammar/sched.lark, called bottom-up by the parser.
+"""Grammar rules to nodes of the syntax tree: one method a rule of grammar/sched.lark, called bottom-up by the
+parser.
 
-A method gets the place of its rule and what the rule's parts became; words and punctuation without a value are left out.
+A method gets the place of its rule and what the rule's parts became; words and punctuation without a value
+are left out.
 """
 
 from __future__ import annotations

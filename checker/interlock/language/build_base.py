@@ -78,7 +78,9 @@ def rule(method):
 
 
 class Base:
-    """Mistakes are collected in `errors`, so that one does not hide the next, and something harmless stands in for them."""
+    """Mistakes are collected in `errors`, so that one does not hide the next, and something harmless stands
+    in for them.
+    """
 
     def __init__(self, base: int):
         self.base = base

@@ -25,7 +25,9 @@ def count_operations(items: Iterable[Item]) -> int:
 
 
 def expand(items: tuple[Item, ...]) -> Iterator[Op | Launch | Overlap]:
-    """The items in order without Repeats, one after the other. Raises InputError (IL104) before the first one if there are too many."""
+    """The items in order without Repeats, one after the other. Raises InputError (IL104) before the first one
+    if there are too many.
+    """
     total = count_operations(items)
     if total > MAX_OPERATIONS:
         widest = max(items, key=lambda item: count_operations((item,)))

@@ -1,7 +1,10 @@
-"""The one layout of a `.sched` text: indentation by brackets, one blank between words, two where the writer set things apart.
+"""The one layout of a `.sched` text: indentation by brackets, one blank between words, two where the writer
+set things apart.
 
-Line breaks are the writer's. A line that goes on with what an earlier one began, behind its bracket or behind `rank 0:`, stands below
-that. In neighbouring lines the first `{` or `=` is aligned where the writer began to align it, and so are comments at line ends.
+Line breaks are the writer's. A line that goes on with what an earlier one began, behind its bracket or behind
+`rank 0:`, stands below
+that. In neighbouring lines the first `{` or `=` is aligned where the writer began to align it, and so are
+comments at line ends.
 Works on words, not on the syntax tree, so that text with errors can be formatted as well.
 """
 
@@ -77,7 +80,9 @@ def _below(tokens: list[str], brackets: list[_Bracket], number: int) -> tuple[in
 
 
 def _enter(tokens: list[str], brackets: list[_Bracket], number: int) -> int:
-    """The indentation of a line, after which `brackets` is as the line leaves it. One line indents by one step at most."""
+    """The indentation of a line, after which `brackets` is as the line leaves it. One line indents by one
+    step at most.
+    """
     leading = True
     indent = sum(b.indents for b in brackets)
     before = len(brackets)

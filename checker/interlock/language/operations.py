@@ -1,4 +1,6 @@
-"""Operations of orders and traces: from the words as written to nodes, and the shape a launch, an overlap, a repeat must have."""
+"""Operations of orders and traces: from the words as written to nodes, and the shape a launch, an overlap, a
+repeat must have.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +216,9 @@ def check_overlap(kinds: list[str], span: Span) -> None:
 
 
 def repeat(first: list, last: list, first_span: Span, last_span: Span) -> Repeat:
-    """`(1F4 1B0) .. (1F15 1B11)`. Raises OperationError where the two groups do not differ by one distance alone."""
+    """`(1F4 1B0) .. (1F15 1B11)`. Raises OperationError where the two groups do not differ by one distance
+    alone.
+    """
     span = first_span.to(last_span)
     distances: dict[int, Span] = {}
     _compare(first, last, distances, last_span)

@@ -1,6 +1,8 @@
-"""The LALR(1) table of `grammar/sched.lark`: the one module that knows lark, which computes the table from the grammar.
+"""The LALR(1) table of `grammar/sched.lark`: the one module that knows lark, which computes the table from
+the grammar.
 
-That takes half a second, so the table is kept in `grammar/sched.table.json`; one that belongs to another text of the
+That takes half a second, so the table is kept in `grammar/sched.table.json`; one that belongs to another text
+of the
 grammar is not used. After a change of the grammar: `python -m interlock.language.parse_table`.
 """
 
@@ -34,7 +36,8 @@ class Rule(NamedTuple):
 
 
 class ParseTable(NamedTuple):
-    """`actions[state][terminal]` is the state to shift to, or `~rule` to reduce by; `gotos[state][nonterminal]` a state.
+    """`actions[state][terminal]` is the state to shift to, or `~rule` to reduce by;
+    `gotos[state][nonterminal]` a state.
 
     State 0 is the first; `end` is the state in which a whole text has been read. keywords: word -> terminal.
     terminals: (name, regular expression) of the others, where several match the first is meant.
@@ -115,7 +118,9 @@ def _lines(value: object) -> str:
 
 
 def build_table(grammar: str) -> ParseTable:
-    """The table that lark computes, its states and rules numbered in an order that depends on the grammar alone."""
+    """The table that lark computes, its states and rules numbered in an order that depends on the grammar
+    alone.
+    """
     from lark import Lark
     from lark.lexer import PatternRE
 

@@ -1,7 +1,9 @@
 """The parser, run so that every error of a text is found in one go.
 
-The grammar knows no lines; recovery does: after an error the parser gives up the statement it is in, goes back to the
-block around it, and reads on at the next line, the next keyword of that block, or its closing brace. Where one word is
+The grammar knows no lines; recovery does: after an error the parser gives up the statement it is in, goes
+back to the
+block around it, and reads on at the next line, the next keyword of that block, or its closing brace. Where
+one word is
 missing or misspelled it is put right and nothing is given up.
 """
 
@@ -55,7 +57,8 @@ _HOMES = {
 
 
 class Reading(NamedTuple):
-    """file: None where the text could not be read to its end. unreadable: what does not fit the grammar; mistakes: what
+    """file: None where the text could not be read to its end. unreadable: what does not fit the grammar;
+    mistakes: what
     the builder found wrong in the parts that do."""
 
     file: ast.File | None
@@ -64,7 +67,8 @@ class Reading(NamedTuple):
 
 
 class Block(NamedTuple):
-    """An open block: its keyword (`file` at the top), the place of its `{` (-1 there), and how many states of the stack
+    """An open block: its keyword (`file` at the top), the place of its `{` (-1 there), and how many states of
+    the stack
     it takes with the statements that are complete in it."""
 
     keyword: str
@@ -208,7 +212,9 @@ class RecoveringParser:
         return self._resume(at + len(found))
 
     def _leave_open_block(self, at: int, found: str, statement: Statement, block: Block) -> bool:
-        """A line that begins with a statement of an outer block: this one was not closed. Goes on in the outer one."""
+        """A line that begins with a statement of an outer block: this one was not closed. Goes on in the
+        outer one.
+        """
         if found == "else" and block.keyword == "if":
             self._report_open(block, "close it with `}` before `else`")
             if not self._automaton.fits("RBRACE"):
@@ -228,7 +234,9 @@ class RecoveringParser:
         return False
 
     def _reopen_block(self, at: int, trouble: Trouble) -> bool:
-        """A statement of the block that was just closed: there is a brace too many. Goes on as if it were still open."""
+        """A statement of the block that was just closed: there is a brace too many. Goes on as if it were
+        still open.
+        """
         if not trouble.complete or trouble.first:
             return False
         statements = self._automaton.values[-1] if self._automaton.values else None
@@ -278,7 +286,10 @@ class RecoveringParser:
             message, help = wording.explain(trouble)
         else:
             message = f"`{shorten(bad)}` is no operation"
-            help = "operations are written `0F3`, `1SEND_F0@seam`, `0REDUCE`, `send(1, a0)`, `step`, `{ .. }`, `0F0..3`"
+            help = (
+                "operations are written `0F3`, `1SEND_F0@seam`, `0REDUCE`, `send(1, a0)`, `step`, `{ .. "
+                "}`, `0F0..3`"
+            )
         self._report(at, len(bad), message, help)
         return len(self._errors) < MAX_ERRORS and self._resume(at + len(bad))
 
@@ -320,7 +331,8 @@ class RecoveringParser:
         return self._skip(at, statement.begins if statement.begins >= 0 else at, trouble.found)
 
     def _skip(self, at: int, begins: int, found: str) -> bool:
-        """Goes on where the next statement of the block can begin: at a line no deeper than this one, at a keyword, at
+        """Goes on where the next statement of the block can begin: at a line no deeper than this one, at a
+        keyword, at
         its `}`."""
         accepts = self._automaton.accepts()
         here = {word for word, terminal in self._keywords.items() if terminal in accepts}
@@ -384,11 +396,15 @@ class RecoveringParser:
         return not self._text[self._text.rfind("\n", 0, at) + 1 : at].strip()
 
     def _has_words(self, at: int) -> bool:
-        """Whether something other than a comment or a closing brace stands at the place, which is behind an indentation."""
+        """Whether something other than a comment or a closing brace stands at the place, which is behind an
+        indentation.
+        """
         return self._text[at : at + 1] not in ("", "\n", "#", "}")
 
     def _place_of(self, found: str, at: int, complete: bool) -> tuple[int, int]:
-        """Place and width of the word, or, where something is missing at the end of a line, of the place behind that."""
+        """Place and width of the word, or, where something is missing at the end of a line, of the place
+        behind that.
+        """
         if not complete and self._last is not None and "\n" in self._text[self._last.end_pos : at]:
             return self._last.end_pos, 1
         return at, len(found)

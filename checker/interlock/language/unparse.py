@@ -27,7 +27,8 @@ class UnparseError(ValueError):
 def to_sched(program: Program, name: str, expect: str | None = None, comments: Sequence[str] = ()) -> str:
     """The `.sched` text of a program without sizes and modalities, as importers make them.
 
-    `expect` is the rest of an expect line (`valid under buffered`), `comments` stand in front. Raises UnparseError.
+    `expect` is the rest of an expect line (`valid under buffered`), `comments` stand in front. Raises
+    UnparseError.
     """
     _check(program)
     frozen = [s for s, stage in enumerate(program.stages) if not program.layers[stage.first].trainable]

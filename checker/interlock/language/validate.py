@@ -209,7 +209,9 @@ def _ops(items) -> Iterator[ast.Op]:
 
 
 class _Skeleton:
-    """Names in the loops of a skeleton: parameters, the rank, `let`s and loop variables, each with one meaning."""
+    """Names in the loops of a skeleton: parameters, the rank, `let`s and loop variables, each with one
+    meaning.
+    """
 
     def __init__(self, skeleton: ast.Skeleton):
         self.skeleton = skeleton

@@ -1,4 +1,6 @@
-"""What the parser says of text it cannot read: the words of the grammar's terminals, the form of every statement."""
+"""What the parser says of text it cannot read: the words of the grammar's terminals, the form of every
+statement.
+"""
 
 from __future__ import annotations
 
@@ -225,7 +227,9 @@ class Trouble:
 
 
 def header(block: str, statement: str) -> str:
-    """A header that stands in for a broken one, so that the rest of its block is read; "" for a statement without a block."""
+    """A header that stands in for a broken one, so that the rest of its block is read; "" for a statement
+    without a block.
+    """
     if statement not in STATEMENTS[block] or (block, statement) in (
         ("schedule", "for"),
         ("order", "rank"),
@@ -307,7 +311,10 @@ def _expected(t: Trouble, found: str) -> str:
     after = f" after `{shorten(t.before)}`" if t.before else ""
     got = f", not `{found}`" if t.found else ""
     if {"NUMBER", "NAME", "LPAR", "MINUS"} <= t.accepts:
-        return f"expected {'a condition' if t.before in ('if', 'where', 'and', 'or', 'not') else 'an expression'}{after}{got}"
+        return (
+            "expected "
+            f"{'a condition' if t.before in ('if', 'where', 'and', 'or', 'not') else 'an expression'}{after}{got}"
+        )
     phrases = []
     operators = (
         _OPERATORS if "PLUS" in t.accepts else frozenset()

@@ -11,5 +11,8 @@ def without_action(program: Program) -> str:
     """Why a program cannot be run by interlock.runtime; empty: it can."""
     for row, kind in enumerate(program.order.kind.tolist()):
         if kind in NONE:
-            return f"the runtime has no action for {program.show(row)} on rank {program.rank_of(row)}: it names what only its writer knows"
+            return (
+                f"the runtime has no action for {program.show(row)} on rank {program.rank_of(row)}: it "
+                "names what only its writer knows"
+            )
     return ""

@@ -50,7 +50,8 @@ def _gather(row: Row) -> bool:
     return (row.kind, row.stage) in ((Kind.SEND_F, 0), (Kind.RECV_F, 1))
 
 
-# ---- rewrites ------------------------------------------------------------------------------------------------------------
+# ---- rewrites
+# ------------------------------------------------------------------------------------------------------------
 
 
 def mpipe_form(program: Program, trained: Program | None = None) -> Program:
@@ -129,7 +130,10 @@ def _check_mpipe(before: Program, after: Program) -> str:
                 and row.kind is Kind.B
                 and not (b[i - 1].stage == 1 and b[i - 1].mb == row.mb and b[i - 1].kind in (Kind.B, Kind.I))
             ):
-                return f"the encoder's backward of microbatch {row.mb} does not follow the one it takes its gradient from"
+                return (
+                    f"the encoder's backward of microbatch {row.mb} does not follow the one it takes its "
+                    "gradient from"
+                )
     return "" if program_head(before) == program_head(after) else "the program's head changed"
 
 
@@ -181,7 +185,8 @@ def _check_broadcast(before: Program, after: Program) -> str:
 BROADCAST = Rewrite("broadcast", broadcast, _check_broadcast)
 
 
-# ---- the back end --------------------------------------------------------------------------------------------------------
+# ---- the back end
+# --------------------------------------------------------------------------------------------------------
 
 
 class HyperParallel:
@@ -264,7 +269,8 @@ def _step(program: Program, r: int, rank: list[Row], i: int, shift: int, first: 
     if row.kind is Kind.COLL and program.names[row.name] == "params":
         if not trained(program):
             raise NotExpressible(
-                "parameters of a frozen encoder are broadcast: its backward is recomputed on the first rank, which only HyperParallel's own schedule does"
+                "parameters of a frozen encoder are broadcast: its backward is recomputed on the first "
+                "rank, which only HyperParallel's own schedule does"
             )
         return f"MPIPE_PARAM_BROADCAST {r} -1"
     if row.kind in INJECTED:
@@ -281,7 +287,8 @@ def _step(program: Program, r: int, rank: list[Row], i: int, shift: int, first: 
         if row.kind is Kind.RECV_B:
             if not (i + 1 < len(rank) and rank[i + 1].kind is Kind.B and rank[i + 1].key == row.key):
                 raise NotExpressible(
-                    f"the gradient of microbatch {m} is received, and its encoder's backward does not follow at once"
+                    f"the gradient of microbatch {m} is received, and its encoder's backward does not "
+                    "follow at once"
                 )
             return f"MPIPE_GRAD_RECV_WITH_BACKWARD {m} 0"
         if row.kind is Kind.B:
@@ -310,5 +317,7 @@ def _check_written(before: Program, after: Program) -> str:
     )
 
 
-WRITTEN = Rewrite("insertion", lambda p, full=None: _insert_transfers(p, full) if p.inserted else p, _check_written)
+WRITTEN = Rewrite(
+    "insertion", lambda p, full=None: _insert_transfers(p, full) if p.inserted else p, _check_written
+)
 BACKEND = HyperParallel()

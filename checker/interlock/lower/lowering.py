@@ -1,4 +1,6 @@
-"""From a verdict to a plan: what is verified is rewritten for its target, written, read back and checked again (R-LOW-1 to R-LOW-4)."""
+"""From a verdict to a plan: what is verified is rewritten for its target, written, read back and checked
+again (R-LOW-1 to R-LOW-4).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from interlock.text.finding import InputError
 
 
 class LoweringRefused(Exception):
-    """The schedule is not lowered: nothing was written. `exit` is the command's; `answers` say what was found in the plan, if it was checked."""
+    """The schedule is not lowered: nothing was written. `exit` is the command's; `answers` say what was found
+    in the plan, if it was checked.
+    """
 
     def __init__(
         self, code: str, message: str, help: str = "", exit: int = 1, answers: tuple[Answer, ...] = ()
@@ -28,7 +32,9 @@ class LoweringRefused(Exception):
 
 @dataclass(frozen=True)
 class Lowered:
-    """text: what to write. certificates: the documents the plan names, by model. notes: rewrites that were left out, and why."""
+    """text: what to write. certificates: the documents the plan names, by model. notes: rewrites that were
+    left out, and why.
+    """
 
     plan: Plan
     text: str
@@ -76,7 +82,9 @@ def lower(ruling: Ruling, backend: Backend, options: LoweringOptions = LoweringO
 
 
 def verified(ruling: Ruling) -> Program:
-    """R-LOW-3: the program as it was judged, valid under every model that was asked. Raises LoweringRefused (IL843)."""
+    """R-LOW-3: the program as it was judged, valid under every model that was asked. Raises LoweringRefused
+    (IL843).
+    """
     checked = ruling.result
     models = [a for a in checked.answers if not a.target]
     found = {a.verdict for a in models} or {Verdict.UNKNOWN}
@@ -113,9 +121,11 @@ def verified(ruling: Ruling) -> Program:
 
 
 def _rewritten(program: Program, ruling: Ruling, backend: Backend, options: LoweringOptions):
-    """The program after the target's rewrites, each checked on its own, with their names, what was left out, and the answers of the last check.
+    """The program after the target's rewrites, each checked on its own, with their names, what was left out,
+    and the answers of the last check.
 
-    A rewrite that is a matter of speed, and not of need, is left out where the plan would not be valid with it.
+    A rewrite that is a matter of speed, and not of need, is left out where the plan would not be valid with
+    it.
     """
     names, notes, answers = [], [], None
     trained = ruling.case.trained if program.inserted else None
@@ -135,7 +145,8 @@ def _rewritten(program: Program, ruling: Ruling, backend: Backend, options: Lowe
             if any(a.verdict is not Verdict.VALID for a in found):
                 codes = sorted({f.code for a in found for f in a.errors})
                 notes.append(
-                    f"{rewrite.name} was left out: the plan would be invalid with it ({', '.join(codes) or 'unknown'})"
+                    f"{rewrite.name} was left out: the plan would be invalid with it "
+                    f"({', '.join(codes) or 'unknown'})"
                 )
                 continue
             answers = found
@@ -152,7 +163,11 @@ def _transfers_written(program: Program, ruling: Ruling) -> Program:
     if not program.inserted:
         return program
     as_judged = any(a.program is program for a in ruling.result.answers)
-    trained = ruling.case.trained if as_judged and ruling.case.trained is not None and ruling.case.trained.inserted else None
+    trained = (
+        ruling.case.trained
+        if as_judged and ruling.case.trained is not None and ruling.case.trained.inserted
+        else None
+    )
     found = write_transfers(program, trained, ruling.case.comm_of)
     if found is None:
         raise LoweringRefused(
@@ -188,7 +203,8 @@ def _unfit(wrong: list[Answer], backend: Backend) -> LoweringRefused:
     if models:
         return LoweringRefused(
             "IL842",
-            f"the plan is not valid under {' and '.join(a.model for a in models)}, as the transport of {backend.name} behaves: {codes}",
+            f"the plan is not valid under {' and '.join(a.model for a in models)}, as the transport of "
+            f"{backend.name} behaves: {codes}",
             "choose other rewrites, or repair the schedule for this model",
             exit,
             tuple(wrong),

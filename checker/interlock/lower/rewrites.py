@@ -75,7 +75,8 @@ def _table(program: Program):
     return answers
 
 
-# ---- the trainer's operations, and waits for sends -----------------------------------------------------------------------
+# ---- the trainer's operations, and waits for sends
+# -----------------------------------------------------------------------
 
 
 def _without(kinds: tuple[Kind, ...]):
@@ -96,7 +97,8 @@ TRAINERS = Rewrite("trainer", *_without((Kind.ZERO, Kind.STEP, Kind.LOSS)))
 HELD_SENDS = Rewrite("held_sends", *_without(_WAITS))
 
 
-# ---- I and W to B --------------------------------------------------------------------------------------------------------
+# ---- I and W to B
+# --------------------------------------------------------------------------------------------------------
 
 
 def whole_backward(program: Program, trained: Program | None = None) -> Program:
@@ -151,7 +153,8 @@ def _check_whole(before: Program, after: Program) -> str:
 WHOLE_BACKWARD = Rewrite("whole_backward", whole_backward, _check_whole)
 
 
-# ---- placeholders --------------------------------------------------------------------------------------------------------
+# ---- placeholders
+# --------------------------------------------------------------------------------------------------------
 
 
 def placeholders(program: Program, trained: Program | None = None) -> Program:
@@ -247,7 +250,8 @@ def _check_placeholders(before: Program, after: Program) -> str:
 PLACEHOLDERS = Rewrite("placeholders", placeholders, _check_placeholders)
 
 
-# ---- reductions ----------------------------------------------------------------------------------------------------------
+# ---- reductions
+# ----------------------------------------------------------------------------------------------------------
 
 
 def reductions(program: Program, trained: Program | None = None) -> Program:
@@ -312,7 +316,8 @@ def _check_reductions(before: Program, after: Program) -> str:
 REDUCTIONS = Rewrite("reductions", reductions, _check_reductions)
 
 
-# ---- transfers -----------------------------------------------------------------------------------------------------------
+# ---- transfers
+# -----------------------------------------------------------------------------------------------------------
 
 
 def whole_insertion(program: Program, trained: Program | None = None) -> Program:

@@ -1,4 +1,6 @@
-"""A profile: the layers of a model in the order of the chain, with what each was measured to take and to hold."""
+"""A profile: the layers of a model in the order of the chain, with what each was measured to take and to
+hold.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[(0|[1-9][0-9]{0,5})\])?", re.AS
 
 @dataclass(frozen=True)
 class LayerProfile:
-    """`times` (ns) by a word of TIMES, `sizes` (bytes) by a word of SIZES, and LOGITS (numbers): what is not there was not measured.
+    """`times` (ns) by a word of TIMES, `sizes` (bytes) by a word of SIZES, and LOGITS (numbers): what is not
+    there was not measured.
     `spread`: ns, by a word of TIMES.
 
-    name: `proj`, or `llm[3]`, which is layer 3 of the group `llm`; count: so many equal layers. inputs, outputs: tensors as `float32[4, 16]`.
+    name: `proj`, or `llm[3]`, which is layer 3 of the group `llm`; count: so many equal layers. inputs,
+    outputs: tensors as `float32[4, 16]`.
     """
 
     name: str
@@ -46,7 +50,9 @@ class LayerProfile:
 
 @dataclass(frozen=True)
 class Measured:
-    """How the figures were found; what is not known is None. repeats: how many of which each time is the median."""
+    """How the figures were found; what is not known is None. repeats: how many of which each time is the
+    median.
+    """
 
     by: str | None = None
     device: str | None = None

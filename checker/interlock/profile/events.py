@@ -45,7 +45,9 @@ def decode(name: str, data: bytes) -> str:
 
 
 class Trace:
-    """Iterate over it once for the events; then `others` holds what else the top level says. Raises InputError (IL116)."""
+    """Iterate over it once for the events; then `others` holds what else the top level says. Raises
+    InputError (IL116).
+    """
 
     def __init__(self, source: Source):
         self._source, self._text, self._at = source, source.text, 0

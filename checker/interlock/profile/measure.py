@@ -1,4 +1,6 @@
-"""Times a chain of torch modules and counts what they hold: the one module of this room that imports torch (spec/profiles.md, "Measured")."""
+"""Times a chain of torch modules and counts what they hold: the one module of this room that imports torch
+(spec/profiles.md, "Measured").
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _MAX_SAMPLE_BYTES = 2**40  # of a sample input
 
 @dataclass(frozen=True)
 class Settings:
-    """device, dtype: of torch, by name; None: the accelerator there is, else cpu; what the modules have. input: `4x16:int64`, with commas."""
+    """device, dtype: of torch, by name; None: the accelerator there is, else cpu; what the modules have.
+    input: `4x16:int64`, with commas.
+    """
 
     device: str | None = None
     dtype: str | None = None
@@ -34,7 +38,8 @@ class Settings:
 def measure_chain(
     where: str, settings: Settings, step: Callable[[str, int], None] = lambda name, total: None
 ) -> Profile:
-    """Measures the modules that `where` names, one after the other. `step(name, total)` is called before each of the `total` runs.
+    """Measures the modules that `where` names, one after the other. `step(name, total)` is called before each
+    of the `total` runs.
 
     Raises InputError (IL117).
     """

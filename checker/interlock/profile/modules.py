@@ -1,4 +1,6 @@
-"""`package.module:attribute` or `path.py:attribute` to a chain of torch modules and what the first of them is given."""
+"""`package.module:attribute` or `path.py:attribute` to a chain of torch modules and what the first of them is
+given.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,18 @@ def measure_error(message: str, help: str) -> InputError:
 
 @dataclass(frozen=True)
 class Chain:
-    """modules: (layer name, module), in order. inputs: positional arguments of the first; None where the attribute gives none."""
+    """modules: (layer name, module), in order. inputs: positional arguments of the first; None where the
+    attribute gives none.
+    """
 
     modules: tuple[tuple[str, object], ...]
     inputs: tuple | None
 
 
 def load_chain(where: str, nn) -> Chain:
-    """`nn`: torch.nn. Runs the code of the module, and the attribute where it is a function. Raises InputError (IL117)."""
+    """`nn`: torch.nn. Runs the code of the module, and the attribute where it is a function. Raises
+    InputError (IL117).
+    """
     match = _WHERE.fullmatch(where)
     if match is None:
         raise measure_error(
@@ -51,7 +57,8 @@ def load_chain(where: str, nn) -> Chain:
         found = call_user_code(
             f"`{match[2]}`",
             found,
-            help="a function is called without arguments, and returns the modules, or them and what the first is given",
+            help="a function is called without arguments, and returns the modules, or them and what the "
+            "first is given",
         )
         if isinstance(found, tuple) and len(found) == 2 and not isinstance(found[1], nn.Module):
             found, inputs = found
@@ -88,7 +95,8 @@ def _import(name: str):
             f"importing `{name}`",
             importlib.import_module,
             name,
-            help="modules are looked for in this folder and where Python is installed; or write `path.py:attribute`",
+            help="modules are looked for in this folder and where Python is installed; or write "
+            "`path.py:attribute`",
         )
     path = Path(name)
     if not path.is_file():
@@ -113,7 +121,8 @@ def _named(what: str, found, nn) -> tuple[tuple[str, object], ...]:
     else:
         raise measure_error(
             f"`{what}` is a {type(found).__name__}, and no list of layers",
-            "give a list of torch modules, an nn.Sequential, or a function that returns (modules, sample input)",
+            "give a list of torch modules, an nn.Sequential, or a function that returns (modules, sample "
+            "input)",
         )
     if not pairs:
         raise measure_error(f"`{what}` has no layer", "give a list of torch modules")
@@ -128,6 +137,7 @@ def _named(what: str, found, nn) -> tuple[tuple[str, object], ...]:
         if NAME.fullmatch(name) is None:
             raise measure_error(
                 f"`{name}` is no name of a layer",
-                "letters, digits and `_`, not beginning with a digit; in a dict of modules `llm[0]`, `llm[1]` are the layers of a group",
+                "letters, digits and `_`, not beginning with a digit; in a dict of modules `llm[0]`, "
+                "`llm[1]` are the layers of a group",
             )
     return tuple(zip(names, (module for _, module in pairs)))

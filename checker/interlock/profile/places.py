@@ -17,7 +17,9 @@ _PART = re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|[A-Za-z0-9_-]+')
 
 
 def many_parts(source: Source, most: int = 8) -> Span | None:
-    """Where a line has more dots than that outside texts: tomllib takes time with the square of the parts of a key."""
+    """Where a line has more dots than that outside texts: tomllib takes time with the square of the parts of
+    a key.
+    """
     dots = 0
     for token in _TOKEN.finditer(source.text):
         if token[0] == "\n":

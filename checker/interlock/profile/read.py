@@ -1,4 +1,6 @@
-"""The text of a profile to a Profile, strictly: the first thing that is wrong is an error with its place and what to write instead."""
+"""The text of a profile to a Profile, strictly: the first thing that is wrong is an error with its place and
+what to write instead.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +176,8 @@ class _Reader:
             raise self.form(
                 (*path, "name"),
                 f"{_value(name)} is no name of a layer",
-                "letters, digits and `_`, not beginning with a digit, and an index where it is one of a group: `llm[3]`",
+                "letters, digits and `_`, not beginning with a digit, and an index where it is one of a "
+                "group: `llm[3]`",
             )
         self._count(path, match, table.get("count", 1))
         self._words(path, table)
@@ -293,7 +296,8 @@ class _Reader:
         if not isinstance(value, str):
             raise self.figure(
                 path,
-                f"{_value(value)}: a figure is a whole number{f' of {base}, or text with its unit' * bool(base)}",
+                f"{_value(value)}: a figure is a whole "
+                f"number{f' of {base}, or text with its unit' * bool(base)}",
                 f"write {example}",
             )
         number, image = value.removesuffix(_PER_IMAGE), value.endswith(_PER_IMAGE)

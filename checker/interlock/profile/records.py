@@ -37,10 +37,14 @@ class Interval:
 
 @dataclass
 class Records:
-    """ranges: of record_function. forward[thread, number]: the operation that made the autograd node of that number (of those with the number the one that
-    began last, as PyTorch itself pairs them). backward: what the engine ran, ascending, with (forward thread as autograd counts threads, number) of its node,
-    None for AccumulateGrad. launches[thread]: (start, correlation, name), ascending. device[correlation]: intervals of kernels, copies and fills.
-    doubled: correlations launched twice. torn: events without a time. foreign: a category of FOREIGN, if there is one.
+    """ranges: of record_function. forward[thread, number]: the operation that made the autograd node of that
+    number (of those with the number the one that
+    began last, as PyTorch itself pairs them). backward: what the engine ran, ascending, with (forward thread
+    as autograd counts threads, number) of its node,
+    None for AccumulateGrad. launches[thread]: (start, correlation, name), ascending. device[correlation]:
+    intervals of kernels, copies and fills.
+    doubled: correlations launched twice. torn: events without a time. foreign: a category of FOREIGN, if
+    there is one.
     """
 
     ranges: list[Interval] = field(default_factory=list)

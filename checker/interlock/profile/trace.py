@@ -1,4 +1,6 @@
-"""A trace of the PyTorch profiler to a Profile: times of the layers that `record_function` names (spec/profiles.md, "From a trace")."""
+"""A trace of the PyTorch profiler to a Profile: times of the layers that `record_function` names
+(spec/profiles.md, "From a trace").
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from interlock.text.source import Source
 STEP = re.compile(r"ProfilerStep#[0-9]+")
 OWN = re.compile(
     r"ProfilerStep#.*|Optimizer\..*|enumerate\(DataLoader\).*|autograd::.*|torch::.*|c10d::.*|(?:nccl|gloo|hccl):.*|DistributedDataParallel.*|"
-    r"FullyShardedDataParallel.*|FSDP::.*|Torch-Compiled Region.*|TorchDynamo.*|Pregraph.*|PyTorch Profiler.*|## .*|PROFILER.*"
+    r"FullyShardedDataParallel.*|FSDP::.*|Torch-Compiled Region.*|TorchDynamo.*|Pregraph.*|PyTorch "
+    r"Profiler.*|## .*|PROFILER.*"
 )
 _PART = re.compile(r"(.+)\.(forward|backward|backward_input|backward_weight)")
 _LAUNCHES = re.compile(r"LaunchKernel|GraphLaunch")
@@ -27,7 +30,8 @@ _LAUNCHES = re.compile(r"LaunchKernel|GraphLaunch")
 
 @dataclass(frozen=True)
 class LayerSelection:
-    """`label`: which ranges are layers, the name being its first group, if it has one; None: all that are not PyTorch's own.
+    """`label`: which ranges are layers, the name being its first group, if it has one; None: all that are not
+    PyTorch's own.
     `frozen`: layers without a backward."""
 
     label: re.Pattern[str] | None = None
@@ -101,7 +105,8 @@ def _layers(found: Records, selection: LayerSelection) -> tuple[dict[str, _Layer
     if not layers:
         there = sorted({r.name for r in found.ranges if not STEP.fullmatch(r.name)})
         raise _error(
-            f"no range of this trace is a layer: it has {join_words(f'`{_shown(n)}`' for n in there[:8]) if there else 'none at all'}",
+            "no range of this trace is a layer: it has "
+            f"{join_words(f'`{_shown(n)}`' for n in there[:8]) if there else 'none at all'}",
             'run each layer in `with torch.profiler.record_function("llm[0]"):`'
             + "; `--label REGEX` says which ranges are layers" * bool(there),
         )
@@ -126,7 +131,9 @@ def layer_name(label: str) -> str:
 
 
 def _in_order(layers: dict[str, _Layer]) -> dict[str, _Layer]:
-    """By their first forwards. The layers of a group are counted from 0 in this order, as a profile wants them."""
+    """By their first forwards. The layers of a group are counted from 0 in this order, as a profile wants
+    them.
+    """
     first = {
         name: (not layer.samples["forward"], [r.start for (r,) in layer.samples["forward"][:1]])
         for name, layer in layers.items()
@@ -148,7 +155,9 @@ def _in_order(layers: dict[str, _Layer]) -> dict[str, _Layer]:
 
 
 def _backward(found: Records, layers: dict[str, _Layer]) -> int:
-    """Gives each forward the autograd operations of its nodes, where no ranges tell the backward; how many there were."""
+    """Gives each forward the autograd operations of its nodes, where no ranges tell the backward; how many
+    there were.
+    """
     told = {name for name, layer in layers.items() if any(part != "forward" for part in layer.samples)}
     forwards = sorted(
         ((s[0], layer.name, n) for layer in layers.values() for n, s in enumerate(layer.samples["forward"])),
@@ -159,7 +168,8 @@ def _backward(found: Records, layers: dict[str, _Layer]) -> int:
     if len(threads) != 1 or len(origins) > 1:
         if set(layers) - told and found.backward:
             raise _error(
-                f"forwards run on {max(len(threads), len(origins))} threads, and autograd numbers its operations on each of them anew",
+                f"forwards run on {max(len(threads), len(origins))} threads, and autograd numbers its "
+                "operations on each of them anew",
                 "trace one thread, or label the backward too: `llm[0].backward`",
             )
         return 0
@@ -203,7 +213,8 @@ def _all_there(found: Records, layers: dict[str, _Layer], selection: LayerSelect
         if forwards != most:
             raise _error(
                 f"layer `{layer.name}` has {forwards} forwards, others have {most}",
-                "trace whole steps, in which every layer runs equally often; `--label REGEX` says which ranges are layers",
+                "trace whole steps, in which every layer runs equally often; `--label REGEX` says which "
+                "ranges are layers",
             )
         parts = {part: len(samples) for part, samples in layer.samples.items() if part != "forward"}
         if not parts and layer.name not in selection.frozen:
@@ -222,7 +233,8 @@ def _all_there(found: Records, layers: dict[str, _Layer], selection: LayerSelect
             if layer.name not in selection.frozen:
                 raise _error(
                     f"layer `{layer.name}` has `{there}` and no `{lacks}`",
-                    f"label `{layer.name}.{lacks}` too; if it has no weights to train: `--frozen {layer.name}`",
+                    f"label `{layer.name}.{lacks}` too; if it has no weights to train: `--frozen "
+                    f"{layer.name}`",
                 )
 
 
@@ -239,7 +251,8 @@ def _apart(layers: dict[str, _Layer]) -> None:
     for a, b in zip(ranges, ranges[1:]):
         if a.thread == b.thread and b.start < a.end:
             raise _error(
-                f"the ranges `{_shown(a.name)}` and `{_shown(b.name)}` overlap: which of them is the layer is ambiguous",
+                f"the ranges `{_shown(a.name)}` and `{_shown(b.name)}` overlap: which of them is the layer "
+                "is ambiguous",
                 "say which ranges are layers: `--label 'llm.*'`",
             )
 
@@ -293,7 +306,8 @@ def _on_device(found: Records, layer: _Layer, part: str, sample: Sequence[Interv
             intervals += found.device[number]
         elif _LAUNCHES.search(name):
             raise _error(
-                f"layer `{layer.name}`: what `{_shown(name)}` with correlation id {number} launched is missing",
+                f"layer `{layer.name}`: what `{_shown(name)}` with correlation id {number} launched is "
+                "missing",
                 "trace until the device is done: call `torch.cuda.synchronize()` before the profiler stops",
             )
     if not intervals:

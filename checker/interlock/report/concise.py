@@ -40,4 +40,7 @@ def render(
 
 def line(item: Item, paint: Paint = Paint(False)) -> str:
     """`vlm.sched:12:27: error[IL402] deadlock under `pair`: ranks 0 and 1 wait for each other`"""
-    return f"{safe(item.at.file)}:{item.at.line}:{item.at.column}: {paint(f'{item.level}[{safe(item.code)}]', item.level)} {safe(item.diagnostic.message)}"
+    return (
+        f"{safe(item.at.file)}:{item.at.line}:{item.at.column}: "
+        f"{paint(f'{item.level}[{safe(item.code)}]', item.level)} {safe(item.diagnostic.message)}"
+    )

@@ -42,7 +42,8 @@ def render(
     if any(left.values()):
         rest = join_all([count(n, f"more {level}") for level, n in left.items() if n])
         out.append(
-            f"::notice title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"
+            "::notice "
+            f"title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"
         )
     return "\n".join([*out, summary(checked, unread)]) + "\n"
 
@@ -59,7 +60,10 @@ def _command(item: Item) -> str:
     message = "\n".join(
         [f"{file}:{at.line}:{at.column}: {item.code} {first}", *(f"  {line}" for line in rest)]
     )
-    return f"::{item.level} {','.join(f'{key}={_property(str(value))}' for key, value in where.items())}::{_data(message)}"
+    return (
+        f"::{item.level} "
+        f"{','.join(f'{key}={_property(str(value))}' for key, value in where.items())}::{_data(message)}"
+    )
 
 
 def _data(text: str) -> str:

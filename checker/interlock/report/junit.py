@@ -168,7 +168,10 @@ def _render(d: Finding, sources: Sources | None, path: str) -> str:
 def _totals(cases: Sequence[Case]) -> str:
     kinds = [case.kind for case in cases]
     seconds = sum(case.seconds for case in cases)
-    return f'tests="{len(cases)}" failures="{kinds.count("failure")}" errors="{kinds.count("error")}" time="{seconds:.3f}"'
+    return (
+        f'tests="{len(cases)}" failures="{kinds.count("failure")}" errors="{kinds.count("error")}" '
+        f'time="{seconds:.3f}"'
+    )
 
 
 def _case(path: str, case: Case) -> Iterator[str]:
@@ -180,7 +183,10 @@ def _case(path: str, case: Case) -> Iterator[str]:
         return
     yield f"{head}>"
     if case.kind:
-        yield f"      <{case.kind} type={_attribute(case.type)} message={_attribute(case.message)}>{_text(case.text)}</{case.kind}>"
+        yield (
+            f"      <{case.kind} type={_attribute(case.type)} "
+            f"message={_attribute(case.message)}>{_text(case.text)}</{case.kind}>"
+        )
     if case.out:
         yield f"      <system-out>{_text(case.out)}</system-out>"
     yield "    </testcase>"

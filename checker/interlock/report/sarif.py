@@ -80,7 +80,8 @@ def _log(
     notices: list[str] = []
     if kept < len(found):
         notices.append(
-            f"{len(found) - kept} of {len(found)} results are left out: GitHub takes {MOST_RESULTS} and {MOST_BYTES} bytes, compressed"
+            f"{len(found) - kept} of {len(found)} results are left out: GitHub takes {MOST_RESULTS} and "
+            f"{MOST_BYTES} bytes, compressed"
         )
     elif kept > SHOWN_RESULTS:
         notices.append(f"GitHub keeps {SHOWN_RESULTS} of these {kept} results, errors first")
@@ -259,7 +260,8 @@ def _flow(s: MergedFinding, item: Item, sources: Sources | None, notices: list[s
         ranks.setdefault(s.program.rank_of(row), []).append({"location": _location(at, message=text)})
     if len(steps) > MOST_STEPS:
         notices.append(
-            f"{item.code} of {safe(item.schedule)}: of its {len(steps)} places on the way {MOST_STEPS} are told"
+            f"{item.code} of {safe(item.schedule)}: of its {len(steps)} places on the way {MOST_STEPS} are "
+            "told"
         )
     return {
         "message": _message(item.diagnostic.message),

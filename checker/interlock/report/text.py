@@ -53,7 +53,8 @@ def render(
         if file.as_expected:
             blocks.append(
                 [
-                    f"{safe(file.path)}: refused as expected: {join_all(sorted({d.code for d in file.findings}))}"
+                    f"{safe(file.path)}: refused as expected: "
+                    f"{join_all(sorted({d.code for d in file.findings}))}"
                 ]
             )
         for d in () if file.as_expected and not (alone or verbose) else file.findings:

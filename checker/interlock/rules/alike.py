@@ -10,7 +10,9 @@ MANY = 20  # findings of one rule that are worth printing
 
 
 def alike(rows: np.ndarray, *keys: np.ndarray) -> Iterator[tuple[int, int]]:
-    """(first row, how many) for each combination of keys among the ascending rows (or other numbers), in their order; at most MANY."""
+    """(first row, how many) for each combination of keys among the ascending rows (or other numbers), in
+    their order; at most MANY.
+    """
     if len(rows):
         _, first, counts = np.unique(np.stack(keys), axis=1, return_index=True, return_counts=True)
         for i in np.argsort(first)[:MANY]:

@@ -1,4 +1,6 @@
-"""Matching, collectives, communicators, buffers: spec/communication.md. Deadlock (R-COM-3) is rules/waits.py's and the engine's."""
+"""Matching, collectives, communicators, buffers: spec/communication.md. Deadlock (R-COM-3) is
+rules/waits.py's and the engine's.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from interlock.text.finding import Finding, Mark
 
 
 class Transfers:
-    """The transfers of a program that are well placed, and how the transport matches them (communication.md, Matching).
+    """The transfers of a program that are well placed, and how the transport matches them (communication.md,
+    Matching).
 
-    `rows` ascending; by position in it: source, destination, edge (number of the (source, destination, communicator)), turn (the
+    `rows` ascending; by position in it: source, destination, edge (number of the (source, destination,
+    communicator)), turn (the
     how-manieth of its direction on the edge), payload (an integer, equal iff the payloads are).
     """
 
@@ -65,7 +69,9 @@ class Transfers:
 
     @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of matched sends and receives, as positions in `rows`: the i-th send of an edge with its i-th receive."""
+        """Rows of matched sends and receives, as positions in `rows`: the i-th send of an edge with its i-th
+        receive.
+        """
         sends, recvs = np.flatnonzero(self.is_send), np.flatnonzero(~self.is_send)
         wide = len(self.rows) + 1
         key = lambda at: self.edge[at] * wide + self.turn[at]
@@ -114,7 +120,9 @@ def strays(facts: Facts, t: Transfers) -> Iterator[Finding]:
 
 
 def required(facts: Facts, t: Transfers) -> Iterator[Finding]:
-    """IL401: each dependency between ranks is carried by one transfer, and there is no other pipeline transfer."""
+    """IL401: each dependency between ranks is carried by one transfer, and there is no other pipeline
+    transfer.
+    """
     p, fp, M = facts.program, facts.footprint, facts.M
     if p.fragment or not facts.S or not M:
         return
@@ -206,7 +214,9 @@ def _lacking(facts, kind, s, m, left, right, rank, peer) -> Finding:
 
 
 def pairing(facts: Facts, t: Transfers, told: set[int]) -> Iterator[Finding]:
-    """IL401 (counts of an edge differ) and IL403, R-COM-2 (matched by order, other payload). `told`: rows whose lone end is known."""
+    """IL401 (counts of an edge differ) and IL403, R-COM-2 (matched by order, other payload). `told`: rows
+    whose lone end is known.
+    """
     p = facts.program
     sends, recvs = t.counts
     said = 0
@@ -243,7 +253,8 @@ def pairing(facts: Facts, t: Transfers, told: set[int]) -> Iterator[Finding]:
             "R-COM-1",
             f"{p.show(row)} is a {have} without its {lack}: rank {facts.rank[row]} {verb} "
             f"{many} transfer{'s' * (many > 1)} {'to' if surplus_is_send else 'from'} rank "
-            f"{destination if surplus_is_send else source}, which {'receives' if surplus_is_send else 'sends'} {min(sends[e], recvs[e])}{gradient}",
+            f"{destination if surplus_is_send else source}, which "
+            f"{'receives' if surplus_is_send else 'sends'} {min(sends[e], recvs[e])}{gradient}",
             (Mark(row, f"a {have} without its {lack}"),),
             fix,
         )
@@ -291,8 +302,10 @@ def _crossed(facts: Facts, t: Transfers, e: int, a: int, b: int, many: int) -> F
         never = next((x for x, c in asked.items() if c > sent[x]), None)
         first = lambda x, mask: int(t.rows[np.flatnonzero(on_edge & mask & (t.payload == x))[0]])
         how = (
-            f"{p.show(first(often, t.is_send))} is sent {sent[often]} times where {asked[often]} {'is' if asked[often] == 1 else 'are'} asked, "
-            f"what {p.show(first(never, ~t.is_send))} asks for is {'never sent' if sent[never] == 0 else 'sent too seldom'}"
+            f"{p.show(first(often, t.is_send))} is sent {sent[often]} times where {asked[often]} "
+            f"{'is' if asked[often] == 1 else 'are'} asked, "
+            f"what {p.show(first(never, ~t.is_send))} asks for is "
+            f"{'never sent' if sent[never] == 0 else 'sent too seldom'}"
         )
     fix = "send and receive in one order"
     if gradient or p.ranks == 2 and sent == asked:
@@ -301,11 +314,15 @@ def _crossed(facts: Facts, t: Transfers, e: int, a: int, b: int, many: int) -> F
             if p.ranks == 2
             else "these ranks are both previous and next to each other"
         )
-        fix += f"; {same}, so that activations and gradients share one channel unless one of them gets its own communicator"
+        fix += (
+            f"; {same}, so that activations and gradients share one channel unless one of them gets its "
+            "own communicator"
+        )
     return Finding(
         "IL403",
         "R-COM-2",
-        f"wrong data: {p.show(send)} on rank {source} is received by {p.show(recv)} on rank {destination}, and nothing stops: {how}"
+        f"wrong data: {p.show(send)} on rank {source} is received by {p.show(recv)} on rank {destination}, "
+        f"and nothing stops: {how}"
         + (f" ({many} transfers of this channel are crossed)" if many > 1 else ""),
         (
             Mark(send, f"number {t.turn[a] + 1} that rank {source} sends to rank {destination}"),
@@ -338,7 +355,8 @@ def collectives(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     "IL404",
                     "R-COM-4",
-                    f"rank {r} never enters {p.show(ours[k])}: {len(lists)} members of communicator {name} are needed, "
+                    f"rank {r} never enters {p.show(ours[k])}: {len(lists)} members of communicator {name} "
+                    "are needed, "
                     f"{sum(len(x) > k for x in lists.values())} come" + _frozen_rank(facts, r),
                     (Mark(ours[k], f"rank {longest} waits here for rank {r}"),),
                     f"let rank {r} take part, also if it has nothing to add",
@@ -360,7 +378,8 @@ def collectives(facts: Facts) -> Iterator[Finding]:
                     else f"members of communicator {name} issue its collectives in different orders"
                 )
                 fix = (
-                    f"let rank {skipped[0]} take part, also if it has nothing to add (no image in its samples, no such layer)"
+                    f"let rank {skipped[0]} take part, also if it has nothing to add (no image in its "
+                    "samples, no such layer)"
                     if skipped
                     else "issue the same collectives in the same order on every member"
                 )
@@ -408,7 +427,8 @@ def creation(facts: Facts) -> Iterator[Finding]:
             tuple(
                 Mark(
                     b,
-                    f"rank {facts.rank[b]} creates {p.communicators[facts.comm[b]].name} only after {p.communicators[facts.comm[a]].name}",
+                    f"rank {facts.rank[b]} creates {p.communicators[facts.comm[b]].name} only after "
+                    f"{p.communicators[facts.comm[a]].name}",
                 )
                 for a, b in steps
             ),
@@ -502,7 +522,8 @@ def grouped_alike(facts: Facts, t: Transfers, model: str) -> Iterator[Finding]:
         yield Finding(
             "IL408",
             "R-COM-8",
-            f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the other not: "
+            f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the "
+            "other not: "
             "with lazily initialised NCCL they go through different communicators",
             (
                 Mark(send, "grouped" if grouped[a[i]] else "not grouped"),

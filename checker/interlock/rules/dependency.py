@@ -203,7 +203,8 @@ def _missing(facts: Facts, keys: np.ndarray, letter: str, word: str) -> Iterator
         yield Finding(
             "IL302",
             "R-ONCE",
-            f"{s}{letter}{m} is missing: stage {s} never runs the {word} of microbatch {m}{more(count, 'of the stage')}",
+            f"{s}{letter}{m} is missing: stage {s} never runs the {word} of microbatch "
+            f"{m}{more(count, 'of the stage')}",
             marks,
             f"add {s}{letter}{m} to rank {rank}",
             rank=rank,
@@ -211,7 +212,9 @@ def _missing(facts: Facts, keys: np.ndarray, letter: str, word: str) -> Iterator
 
 
 def producers(facts: Facts) -> Iterator[Finding]:
-    """IL312, R-DEP-7: a send follows its producer, a receive precedes its consumer, a wait follows its transfer."""
+    """IL312, R-DEP-7: a send follows its producer, a receive precedes its consumer, a wait follows its
+    transfer.
+    """
     p, kind, M = facts.program, facts.kind, facts.M
     same_rank = lambda a, b: (a >= 0) & (b >= 0) & (facts.rank[a] == facts.rank[b])
 
@@ -365,7 +368,8 @@ def _ties(facts: Facts) -> Iterator[Finding]:
                     "R-DEP-5",
                     f"rank {r} has no reduction of the tied parameters {tie.name}",
                     (),
-                    f"add reduce(tie: {tie.name})@{p.communicators[tie.comm].name} on ranks {', '.join(map(str, ranks))}",
+                    f"add reduce(tie: {tie.name})@{p.communicators[tie.comm].name} on ranks "
+                    f"{', '.join(map(str, ranks))}",
                     rank=r,
                 )
 
@@ -390,7 +394,8 @@ def reduction_order(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL309",
                 "R-DEP-5",
-                f"{p.show(w)} comes after {p.show(row)}, the reduction of its parameters: its gradient is lost",
+                f"{p.show(w)} comes after {p.show(row)}, the reduction of its parameters: its gradient is "
+                "lost",
                 (Mark(row, "reduced here"), Mark(w, "computed only here")),
                 f"move {p.show(row)} after the last backward of the stage",
             )

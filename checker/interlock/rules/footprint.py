@@ -44,9 +44,11 @@ def missing(facts: Facts) -> Iterator[Finding]:
             )
             step = " before the step" if (facts.kind == Kind.STEP).any() else ""
             what = (
-                f"{s}W{m} is missing{step}: the weight gradient of microbatch {m} on stage {s} is never computed"
+                f"{s}W{m} is missing{step}: the weight gradient of microbatch {m} on stage {s} is never "
+                "computed"
                 if letter == "W"
-                else f"microbatch {m} has no backward on stage {s}, which a trainable layer at or before it asks for"
+                else f"microbatch {m} has no backward on stage {s}, which a trainable layer at or before it "
+                "asks for"
             )
             yield Finding(
                 "IL601",
@@ -73,7 +75,10 @@ def excluded(facts: Facts) -> Iterator[Finding]:
     for row, count in alike(rows, kind[rows], facts.stage[rows]):
         s, m = int(facts.stage[row]), int(facts.mb[row])
         if kind[row] == Kind.RECV_B:
-            why = f"stage {s} is frozen and nothing before it trains: there is no gradient edge from {_next(facts, row)} to stage {s}"
+            why = (
+                f"stage {s} is frozen and nothing before it trains: there is no gradient edge from "
+                f"{_next(facts, row)} to stage {s}"
+            )
         elif kind[row] in (Kind.SEND_B, Kind.WAIT_B):
             why = f"nothing before stage {s} trains: no gradient goes back from it"
         else:
@@ -85,7 +90,8 @@ def excluded(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL603",
                 "R-FOOT-2",
-                f"{p.show(row)} is a placeholder, work that the footprint excludes: {why}{more(count, 'of the stage')}",
+                f"{p.show(row)} is a placeholder, work that the footprint excludes: "
+                f"{why}{more(count, 'of the stage')}",
                 (Mark(row, "does nothing"),),
                 "",
                 Severity.WARNING,

@@ -189,7 +189,9 @@ class Usage:
 
     @cached_property
     def _keeps_payload(self) -> np.ndarray:
-        """[class, stage]: whether the payload given to the stage is kept until X: its first run is recomputed."""
+        """[class, stage]: whether the payload given to the stage is kept until X: its first run is
+        recomputed.
+        """
         f, p = self.facts, self.facts.program
         keeps = np.zeros(f.footprint.on_path.shape, dtype=bool)
         for s, stage in enumerate(p.stages):

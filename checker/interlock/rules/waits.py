@@ -17,9 +17,11 @@ ORDER, AFTER, QUEUE, MEMBER, MATCH, DATA, CONSUME, STEP, BLOCK = range(len(REASO
 
 @dataclass(frozen=True)
 class WaitGraph:
-    """Events and waits. Event e < n is row e; n + 2g and n + 2g + 1 are start and end of the g-th grouped launch.
+    """Events and waits. Event e < n is row e; n + 2g and n + 2g + 1 are start and end of the g-th grouped
+    launch.
 
-    `node[e]`: the representative of the events e is shared with. Waits: dst happens after src, for REASONS[reason].
+    `node[e]`: the representative of the events e is shared with. Waits: dst happens after src, for
+    REASONS[reason].
     `launches[g]`: the launch number of the program.
     """
 
@@ -38,7 +40,9 @@ class WaitGraph:
 
 
 def wait_graph(facts: Facts, transfers: Transfers, model: str) -> WaitGraph:
-    """Asks that matching and collectives are right (no IL401, IL403, IL404): the ends of a transfer are merged by order."""
+    """Asks that matching and collectives are right (no IL401, IL403, IL404): the ends of a transfer are
+    merged by order.
+    """
     if model not in MODELS:
         raise ValueError(f"unknown communication model {model!r}")
     if facts.program.inserted:
@@ -99,7 +103,8 @@ class _Waits:
 class _Units:
     """What queues hold, in each rank's order: plain transfers, grouped launches, collectives.
 
-    `start`, `end`: events; `first`: first row; `of[row]`: the unit of a row, -1 for none. `launches`: launch numbers of the grouped ones.
+    `start`, `end`: events; `first`: first row; `of[row]`: the unit of a row, -1 for none. `launches`: launch
+    numbers of the grouped ones.
     """
 
     def __init__(self, facts: Facts):

@@ -1,4 +1,6 @@
-"""What this machine adds to an emulation: the overhead of an operation and its links, measured by runs of their own."""
+"""What this machine adds to an emulation: the overhead of an operation and its links, measured by runs of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ REPEATS, ALONE, FULL = 5, 30, 16  # runs of each, and microbatches of the first 
 
 @dataclass(frozen=True)
 class Calibration:
-    """This machine, in real time: ns that an operation takes beyond its wait; ns and bytes a second of its links."""
+    """This machine, in real time: ns that an operation takes beyond its wait; ns and bytes a second of its
+    links.
+    """
 
     overhead: int
     latency: int
     bandwidth: int
 
     def machine(self, settings: EmulationSettings, base: Machine = Machine()) -> Machine:
-        """In the time of a model that is run `settings.scale` times as long, with `settings.payload` of its bytes; the rest as in `base`."""
+        """In the time of a model that is run `settings.scale` times as long, with `settings.payload` of its
+        bytes; the rest as in `base`.
+        """
         link = Link(
             round(self.latency / settings.scale),
             round(self.bandwidth / settings.payload * settings.scale) if settings.payload else None,
@@ -45,7 +51,9 @@ class Calibration:
     def durations(
         self, found: Durations, times: Sequence[LayerTimes], settings: EmulationSettings
     ) -> Durations:
-        """Of a plan's rows in such a run: a transfer takes what its link takes, or this machine's if that is more."""
+        """Of a plan's rows in such a run: a transfer takes what its link takes, or this machine's if that is
+        more.
+        """
         here = compute_durations(found.program, times, self.machine(settings, found.machine))
         kind = found.program.order.kind
         row = np.where(
@@ -56,13 +64,18 @@ class Calibration:
         return replace(found, row=row)
 
     def __str__(self) -> str:
-        return f"overhead {self.overhead / 1e3:.0f} us an operation, links {self.latency / 1e3:.0f} us + bytes / {self.bandwidth / 1e9:.2f} GB/s"
+        return (
+            f"overhead {self.overhead / 1e3:.0f} us an operation, links {self.latency / 1e3:.0f} us + "
+            f"bytes / {self.bandwidth / 1e9:.2f} GB/s"
+        )
 
 
 def calibrate(pool: Pool, ranks: int) -> Calibration:
-    """From a rank alone, from a microbatch there and back along `ranks` ranks with payloads of several sizes, and from a full pipeline with small ones.
+    """From a rank alone, from a microbatch there and back along `ranks` ranks with payloads of several sizes,
+    and from a full pipeline with small ones.
 
-    The second gives the links, given what an operation takes beyond its wait in the first; what the third takes beyond both is the handling of transfers beside
+    The second gives the links, given what an operation takes beyond its wait in the first; what the third
+    takes beyond both is the handling of transfers beside
     compute, and counts as overhead. Raises OSError.
     """
     alone = max(round(_beyond(pool, 1, ALONE, 0, Machine()) / (2 * ALONE)), 0)
@@ -94,7 +107,9 @@ def _beyond(pool: Pool, ranks: int, microbatches: int, size: int, machine: Machi
 
 
 def lowered(text: str) -> tuple[Program, tuple[LayerTimes, ...]]:
-    """The plan of a text's only schedule for `torch`, and the times of its layers. Raises ValueError if it has errors."""
+    """The plan of a text's only schedule for `torch`, and the times of its layers. Raises ValueError if it
+    has errors.
+    """
     loaded = load("s.sched", text.encode())
     if loaded.errors:
         raise ValueError(loaded.errors[0].message)

@@ -60,7 +60,8 @@ class Control:
             t.start()
         atexit.register(self.close)
 
-    # ---- the main thread -----------------------------------------------------------------------------------------------
+    # ---- the main thread
+    # -----------------------------------------------------------------------------------------------
 
     def at(self, index: int, state: str = "runs") -> None:
         self.now = (index, state, time.monotonic())
@@ -127,7 +128,8 @@ class Control:
             time.sleep(0.05)
         gone = self._gone()
         what = (
-            f"{'rank' if len(gone) == 1 else 'ranks'} {', '.join(map(str, gone))} {'is' if len(gone) == 1 else 'are'} gone (killed, or its machine was lost)"
+            f"{'rank' if len(gone) == 1 else 'ranks'} {', '.join(map(str, gone))} "
+            f"{'is' if len(gone) == 1 else 'are'} gone (killed, or its machine was lost)"
             if gone
             else f"rank {self.rank} lost its connection: {_first_line(error)}"
         )
@@ -164,7 +166,8 @@ class Control:
             t.join(GRACE)
         atexit.unregister(self.close)
 
-    # ---- the other threads ---------------------------------------------------------------------------------------------
+    # ---- the other threads
+    # ---------------------------------------------------------------------------------------------
 
     def _waits(self) -> None:
         while (item := self._work.get()) is not None:
@@ -189,7 +192,8 @@ class Control:
                 if lost >= 4 and self._failure is None:
                     self._failure = (
                         "IL848",
-                        f"the store of the process group cannot be reached, so the process that keeps it is gone: {_first_line(error)}\n{self._report()}",
+                        "the store of the process group cannot be reached, so the process that keeps it is "
+                        f"gone: {_first_line(error)}\n{self._report()}",
                     )
             index, state, since = self.now
             if (
@@ -216,7 +220,8 @@ class Control:
             return
         code, text = self._failure
         print(
-            f"interlock.runtime: rank {self.rank} does not come back from {self.describe(self.now[0])} and is ended: {text} [{code}]",
+            f"interlock.runtime: rank {self.rank} does not come back from {self.describe(self.now[0])} and "
+            f"is ended: {text} [{code}]",
             file=sys.stderr,
             flush=True,
         )
@@ -289,7 +294,9 @@ class Control:
                 continue
             long = here["for"] + (time.monotonic() - moved)
             lines.append(
-                f"  rank {r}: {'last seen, it ' * (r in gone)}{here['state']}{' ' * bool(here['at'])}{here['at']}, for {long:.1f} s"
+                f"  rank {r}: "
+                f"{'last seen, it ' * (r in gone)}{here['state']}{' ' * bool(here['at'])}{here['at']}, "
+                f"for {long:.1f} s"
             )
         return "\n".join(lines)
 

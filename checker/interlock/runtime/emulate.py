@@ -152,7 +152,8 @@ class Emulation:
                 rows.setdefault((kind, int(o.stage[row]), int(o.mb[row])), []).append(row)
         return rows
 
-    # ---- the queues -------------------------------------------------------------------------------------------
+    # ---- the queues
+    # -------------------------------------------------------------------------------------------
 
     def issue(self, rows: Sequence[int]) -> None:
         """Puts a unit at the end of its queues."""
@@ -222,7 +223,8 @@ class Emulation:
         running = (x for unit in self.open for x in unit.exchanges if x.takes_time_only)
         return min((x.met + x.seconds for x in running), default=NEVER)
 
-    # ---- the rank ---------------------------------------------------------------------------------------------
+    # ---- the rank
+    # ---------------------------------------------------------------------------------------------
 
     def run(self) -> bool:
         """Whether everything ended; False where nothing ended on any rank for `limit` seconds."""
@@ -360,7 +362,8 @@ def _find_peer(facts: Facts, row: int) -> int:
     return find_rank(facts.program.stages[int(neighbours[paths.of[mb], stage])], mb)
 
 
-# ---- processes ------------------------------------------------------------------------------------------------
+# ---- processes
+# ------------------------------------------------------------------------------------------------
 
 
 def work(rank: int, ranks: int, store: str, inbox: int, pipes: list[int]) -> None:

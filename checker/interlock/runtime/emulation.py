@@ -1,4 +1,6 @@
-"""`interlock run --emulate`: starts the processes of an emulation and compares what they measured with the prediction."""
+"""`interlock run --emulate`: starts the processes of an emulation and compares what they measured with the
+prediction.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class EmulationSettings:
 
 @dataclass(frozen=True)
 class Measured:
-    """finished: everything ended. timeline: in the model's time, the scale taken out. stands: for each rank where it was, if not."""
+    """finished: everything ended. timeline: in the model's time, the scale taken out. stands: for each rank
+    where it was, if not.
+    """
 
     finished: bool
     timeline: Timeline
@@ -102,14 +106,17 @@ def emulate(
         for row, (a, b) in r["span"].items():
             start[int(row)], end[int(row)] = ((x - first) / settings.scale * 1e9 for x in (a, b))
     stands = tuple(
-        f"rank {i}: {'has ended' if r['finished'] else 'stands before ' + r['at']}{'; in its queues: ' + ', '.join(r['queue']) if r['queue'] else ''}"
+        f"rank {i}: "
+        f"{'has ended' if r['finished'] else 'stands before ' + r['at']}{'; in its queues: ' + ', '.join(r['queue']) if r['queue'] else ''}"
         for i, r in enumerate(results)
     )
     return Measured(all(r["finished"] for r in results), Timeline(program, model, start, end), stands)
 
 
 def _sizes(program: Program, found: Durations, part: float) -> list[int]:
-    """Bytes of each row's payload, those of the output that crosses: 0 of what is no transfer, or a named one."""
+    """Bytes of each row's payload, those of the output that crosses: 0 of what is no transfer, or a named
+    one.
+    """
     facts, o = Facts(program), program.order
     sizes = [0] * len(o)
     for row in np.flatnonzero(mask(PIPELINE)[o.kind]).tolist():
@@ -125,12 +132,14 @@ def report(name: str, predicted: Timeline, measured: Measured) -> str:
     a, b = compute_figures(predicted), compute_figures(measured.timeline)
     error = abs(b.makespan - a.makespan) / a.makespan if a.makespan else 0
     lines = [
-        f"{name}: measured {format_duration(b.makespan)}, predicted {format_duration(a.makespan)}: {error:.2%} apart",
+        f"{name}: measured {format_duration(b.makespan)}, predicted {format_duration(a.makespan)}: "
+        f"{error:.2%} apart",
         f"  bubble {format_percent(b.bubble)}, predicted {format_percent(a.bubble)}",
         "  rank  idle, predicted            exposed communication, predicted",
     ]
     for r, (x, y) in enumerate(zip(a.ranks, b.ranks)):
         lines.append(
-            f"  {r:>4}  {format_duration(y.bubble):>10}, {format_duration(x.bubble):<15}  {format_duration(y.exposed):>10}, {format_duration(x.exposed)}"
+            f"  {r:>4}  {format_duration(y.bubble):>10}, {format_duration(x.bubble):<15}  "
+            f"{format_duration(y.exposed):>10}, {format_duration(x.exposed)}"
         )
     return "\n".join(lines) + "\n"

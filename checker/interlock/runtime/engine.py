@@ -38,11 +38,13 @@ class Runner:
     stages      module of each stage that lies here: this rank's Sharded ones and every Replicated one
     loss_fn     loss_fn(output, target) -> a scalar, on the last stage of a microbatch's path
     device      where tensors are; with gloo `cpu`
-    pipelines   global ranks of ranks 0 .. P-1 of each pipeline that runs this plan on its share of the data (default: one, 0 .. P-1); the same on every process.
+    pipelines   global ranks of ranks 0 .. P-1 of each pipeline that runs this plan on its share of the data
+                (default: one, 0 .. P-1); the same on every process.
                 Gradients are averaged over the pipelines (data_average=False: summed)
     ties        for each tie of the plan, this rank's parameters of it
     optimizer   called at the plan's STEP and ZERO; without one these are the training loop's
-    dynamic_shapes  shapes may differ from step to step; else each payload must stay what it was in the first step
+    dynamic_shapes  shapes may differ from step to step; else each payload must stay what it was in the first
+                    step
     timeout     seconds that one operation may take; then every rank ends with a report
     sync        Replicated stages start with the parameters of rank 0
 
@@ -119,7 +121,8 @@ class Runner:
         ) != list(range(dist.get_world_size())):
             raise RunError(
                 "IL849",
-                f"the plan {self.file} has {program.ranks} ranks, and {dist.get_world_size()} processes run it in the pipelines {self.pipelines}",
+                f"the plan {self.file} has {program.ranks} ranks, and {dist.get_world_size()} processes run "
+                f"it in the pipelines {self.pipelines}",
             )
         if odd := without_action(program):
             raise RunError("IL849", odd)
@@ -147,7 +150,8 @@ class Runner:
             ):
                 raise RunError(
                     "IL849",
-                    f"the plan ties {tie.name} over ranks: give the Runner ties={{{tie.name!r}: [parameters of rank {self.rank}]}}",
+                    f"the plan ties {tie.name} over ranks: give the Runner ties={{{tie.name!r}: [parameters "
+                    f"of rank {self.rank}]}}",
                 )
         self._meet("ready")
         groups, data = self.control.begin(lambda: self._groups(timeout))
@@ -181,7 +185,8 @@ class Runner:
             )
             raise RunError(
                 "IL846",
-                f"ranks {min(self.rank, other)} and {max(self.rank, other)} run different plans: {first} and {second}",
+                f"ranks {min(self.rank, other)} and {max(self.rank, other)} run different plans: {first} "
+                f"and {second}",
             )
 
     def _meet(self, what: str, say: str = "") -> dict[int, str]:
@@ -228,7 +233,8 @@ class Runner:
             data = group if dist.get_rank() in replicas else data
         return made, data
 
-    # ---- a step ----------------------------------------------------------------------------------------------------------
+    # ---- a step
+    # ----------------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence, targets: Sequence | None = None) -> torch.Tensor:
         """The loss of each microbatch, the same on every rank; gradients are added to `.grad`: those of the
@@ -248,7 +254,8 @@ class Runner:
             targets is not None and len(targets) != program.microbatches
         ):
             raise ValueError(
-                f"the plan has {program.microbatches} microbatches; inputs are {len(inputs)}, targets {len(targets) if targets is not None else 'none'}"
+                f"the plan has {program.microbatches} microbatches; inputs are {len(inputs)}, targets "
+                f"{len(targets) if targets is not None else 'none'}"
             )
         self.inputs, self.targets = inputs, targets
         self.losses = torch.zeros(program.microbatches, dtype=torch.float64)

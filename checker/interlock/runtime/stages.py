@@ -40,7 +40,8 @@ class StageRunner:
             )
             raise RunError(
                 "IL849",
-                f"stage {number}: the module has {has}, and the plan {plan} it: set requires_grad as the schedule's `freeze` says, or lower it again",
+                f"stage {number}: the module has {has}, and the plan {plan} it: set requires_grad as the "
+                "schedule's `freeze` says, or lower it again",
             )
 
     def forward(
@@ -59,13 +60,15 @@ class StageRunner:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         if not all(isinstance(t, torch.Tensor) for t in outputs) and a["to"] != "loss":
             raise TypeError(
-                f"stage {self.number} gave {', '.join(type(t).__name__ for t in outputs)}: a payload is a tensor or a tuple of tensors"
+                f"stage {self.number} gave {', '.join(type(t).__name__ for t in outputs)}: a payload is a "
+                "tensor or a tuple of tensors"
             )
         tracked = any(isinstance(t, torch.Tensor) and t.requires_grad for t in outputs)
         if tracked != a["back"]:
             raise RunError(
                 "IL849",
-                f"stage {self.number} gives {'an output with' if tracked else 'outputs without'} a gradient, and by the plan it has {'none' if tracked else 'one'}: "
+                f"stage {self.number} gives {'an output with' if tracked else 'outputs without'} a "
+                f"gradient, and by the plan it has {'none' if tracked else 'one'}: "
                 "the module's trainable parameters are not those of the schedule",
             )
         self.stashes[a["mb"]] = Stash(inputs, outputs, result=result)

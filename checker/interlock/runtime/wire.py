@@ -150,7 +150,8 @@ class Wire:
         self.pending = left
         return not left
 
-    # ---- within ---------------------------------------------------------------------------------------------------------
+    # ---- within
+    # ---------------------------------------------------------------------------------------------------------
 
     def _name(self, key: tuple) -> str:
         return f"payload/{self.step if self.dynamic else 0}/{key[0]}/{key[1]}/{key[2]}"
@@ -166,7 +167,8 @@ class Wire:
         elif known != leg.meta:
             raise RunError(
                 "IL847",
-                f"sends {show(leg.meta)}, and sent {show(known)} before: give the Runner dynamic_shapes=True if shapes vary from step to step",
+                f"sends {show(leg.meta)}, and sent {show(known)} before: give the Runner "
+                "dynamic_shapes=True if shapes vary from step to step",
             )
 
     def _described(self, unit: Unit) -> bool:

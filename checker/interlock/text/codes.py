@@ -21,9 +21,11 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Code:
-    """`rule`: the rule, or the range of rules, that the code stands for. `severity`: unless a configuration says otherwise.
+    """`rule`: the rule, or the range of rules, that the code stands for. `severity`: unless a configuration
+    says otherwise.
 
-    `outcome`: what the run comes to, for codes that say more of Interlock than of the schedule. `also`: rules that give it besides.
+    `outcome`: what the run comes to, for codes that say more of Interlock than of the schedule. `also`: rules
+    that give it besides.
     """
 
     code: str

@@ -9,7 +9,9 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replaces the file's contents in one step; a new file is readable by all. Raises OSError, with the path as its filename."""
+    """Replaces the file's contents in one step; a new file is readable by all. Raises OSError, with the path
+    as its filename.
+    """
     try:
         _replace(path, text)
     except OSError as error:

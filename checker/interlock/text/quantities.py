@@ -108,7 +108,9 @@ def read_int(text: str, limit: int = LARGEST) -> int:
 
 
 def read_amount(text: str) -> Amount:
-    """A number with its unit: rounded up to the base unit, except `percent` and `number`, which stay fractions."""
+    """A number with its unit: rounded up to the base unit, except `percent` and `number`, which stay
+    fractions.
+    """
     whole, fraction, unit = _NUMBER.fullmatch(text).groups()
     if unit not in UNITS:
         raise NumberError("IL102", f"unknown unit `{_shown(unit)}` in `{_shown(text)}`", _unit_help(unit))

@@ -1,4 +1,6 @@
-"""Files that belong to the project but are no Python: `grammar/` and `spec/`, in a wheel and in a checkout alike."""
+"""Files that belong to the project but are no Python: `grammar/` and `spec/`, in a wheel and in a checkout
+alike.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from pathlib import Path
 
 
 def find_folder() -> Path:
-    """The folder that holds `grammar/` and `spec/`: package data of a wheel, the repository's root in a checkout."""
+    """The folder that holds `grammar/` and `spec/`: package data of a wheel, the repository's root in a
+    checkout.
+    """
     packed = Path(__file__).parents[1] / "_data"
     return packed if packed.is_dir() else Path(__file__).parents[3]
 

@@ -1,4 +1,6 @@
-"""Source texts and places in them. A place is one integer: sources of a run lie end to end, as in one long text."""
+"""Source texts and places in them. A place is one integer: sources of a run lie end to end, as in one long
+text.
+"""
 
 from __future__ import annotations
 

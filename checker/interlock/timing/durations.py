@@ -162,7 +162,8 @@ def compute_durations(
     """
     if len(times) != len(program.layers) or not any(t.forward for t in times):
         raise NoTimes(
-            "the schedule gives no times: write `forward` and `backward_input`, `backward_weight` (or `backward`) "
+            "the schedule gives no times: write `forward` and `backward_input`, `backward_weight` (or "
+            "`backward`) "
             "in its layers, or `flops` with a `device`"
         )
     facts = Facts(program)

@@ -27,8 +27,10 @@ class Token:
 def picture(program: Program, done: Iterable[int], walk, width: int, *, box: bool = False) -> list[str]:
     """Lines of at most `width` columns where the operations' names allow it.
 
-    `done`: the rows that ended (the executor's Run.done, or the rows that have a time). A rank's line: what is done, a bar, what is not, up
-    to the last operation of the walk; `[ ]` on the walk, `( )` done although it is listed behind the bar. `box`: box-drawing characters.
+    `done`: the rows that ended (the executor's Run.done, or the rows that have a time). A rank's line: what
+    is done, a bar, what is not, up
+    to the last operation of the walk; `[ ]` on the walk, `( )` done although it is listed behind the bar.
+    `box`: box-drawing characters.
     """
     circle = legs(program, walk)
     if not circle:
@@ -92,7 +94,9 @@ def _tail(program: Program, row: int, end: int) -> int:
 
 
 def _window(stop: int, last: int, on_walk: set[int]) -> list[int]:
-    """Rows from stop to last; of very many those at the ends and about the walk (-1 stands for what is left out)."""
+    """Rows from stop to last; of very many those at the ends and about the walk (-1 stands for what is left
+    out).
+    """
     if last - stop < MOST_AFTER:
         return list(range(stop, last + 1))
     keep = sorted({stop, last} | {r for r in on_walk if stop <= r <= last})

@@ -22,7 +22,9 @@ MOST_TRIED, MOST_WORK = 40, 200_000  # programs tried, and their rows all togeth
 
 @dataclass(frozen=True)
 class Change:
-    """`text` is the change to make, `shape` which sort of change it is (of each sort one is proposed), `rank` where, if on one rank."""
+    """`text` is the change to make, `shape` which sort of change it is (of each sort one is proposed), `rank`
+    where, if on one rank.
+    """
 
     text: str
     shape: str
@@ -31,7 +33,9 @@ class Change:
 
 
 def repair(facts: Facts, model: str, circle: list[Leg]) -> str:
-    """The change to make, or two to choose from, that leave no circle under the model; else one that undoes this circle."""
+    """The change to make, or two to choose from, that leave no circle under the model; else one that undoes
+    this circle.
+    """
     circle = circle[:MOST_LEGS]
     changes = _changes(facts, circle)
     if facts.n > MOST_ROWS:
@@ -60,7 +64,9 @@ def repair(facts: Facts, model: str, circle: list[Leg]) -> str:
 
 
 def _tried(change: Change, model: str, before: int, budget: int) -> tuple[int | None, int]:
-    """(how often the same sort of change had to follow until no circle was left, budget left); -1: one was left; None: a rule broke at once."""
+    """(how often the same sort of change had to follow until no circle was left, budget left); -1: one was
+    left; None: a rule broke at once.
+    """
     program, again = change.program, 0
     while budget > 0:
         budget -= 1
@@ -161,7 +167,9 @@ class _Needs:
             yield from np.flatnonzero(f.launch == f.launch[row]).tolist()
 
     def moved(self, stop: int, owed: int) -> list[int]:
-        """The rows to bring before `stop` so that `owed` is before it: what it needs comes along. [] if `stop` itself is needed."""
+        """The rows to bring before `stop` so that `owed` is before it: what it needs comes along. [] if
+        `stop` itself is needed.
+        """
         f = self.facts
         stop = self.head(stop)
         if not 0 < owed - stop <= MOST_BETWEEN:
@@ -179,7 +187,9 @@ class _Needs:
 
 
 def _lane(facts: Facts, row: int) -> tuple:
-    """What keeps its order when others are moved: the transfers of one direction and boundary, the collectives of a communicator."""
+    """What keeps its order when others are moved: the transfers of one direction and boundary, the
+    collectives of a communicator.
+    """
     if facts.is_collective[row]:
         return (int(facts.comm[row]),)
     return (int(facts.comm[row]), int(facts.peer[row]), bool(IS_SEND[facts.kind[row]]), _boundary(facts, row))
@@ -282,7 +292,8 @@ def _own_communicator(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
         ranks = sorted({int(facts.rank[r]) for r in rows})
         order = Order(**_columns(p.order) | {"comm": comm})
         yield Change(
-            f"give the transfers between stages {a} and {b} a communicator of their own ({p.show(rows[0]).split('@')[0]}@{fresh})",
+            f"give the transfers between stages {a} and {b} a communicator of their own "
+            f"({p.show(rows[0]).split('@')[0]}@{fresh})",
             "communicator",
             replace(p, order=order, communicators=(*p.communicators, Communicator(fresh, tuple(ranks)))),
         )
@@ -316,7 +327,8 @@ def _own_direction(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
             if n not in {c.name for c in p.communicators}
         )
         yield Change(
-            f"give what rank {source} sends to rank {destination} a communicator of its own ({p.show(send).split('@')[0]}@{fresh})",
+            f"give what rank {source} sends to rank {destination} a communicator of its own "
+            f"({p.show(send).split('@')[0]}@{fresh})",
             "communicator",
             replace(
                 p,
@@ -327,7 +339,9 @@ def _own_direction(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
 
 
 def _ungrouped(facts: Facts, circle: list[Leg]) -> Iterator[Change]:
-    """The launches of the circle taken apart; or all of them, where one end of a transfer would else be grouped alone."""
+    """The launches of the circle taken apart; or all of them, where one end of a transfer would else be
+    grouped alone.
+    """
     p = facts.program
     grouped = (facts.launch >= 0) & IS_TRANSFER[facts.kind]
     launches = {int(e[1]) for leg in circle for a, _, b in leg.steps for e in (a, b) if e[0] != "op"}

@@ -1,4 +1,6 @@
-"""A closed walk of waits in the field's words: spec/certificates.md for the walk, spec/communication.md for the waits."""
+"""A closed walk of waits in the field's words: spec/certificates.md for the walk, spec/communication.md for
+the waits.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def deadlock(facts: Facts, model: str, walk, shortest: bool) -> Finding:
 
 
 def _warmup(facts: Facts, circle: list[Leg]) -> str:
-    """A rank that begins its backwards after fewer forwards than stages follow: its warmup was counted for a part of the chain."""
+    """A rank that begins its backwards after fewer forwards than stages follow: its warmup was counted for a
+    part of the chain.
+    """
 
     def forwards(leg: Leg) -> int:
         before = slice(0, leg.stop)
@@ -72,8 +76,10 @@ def _warmup(facts: Facts, circle: list[Leg]) -> str:
         begun, follow = forwards(leg), facts.S - 1 - stage
         if begun <= follow:
             return (
-                f"; stage {stage} does {facts.program.show(leg.stop)} after {begun} forward{'s' * (begun != 1)}, and {follow} more "
-                f"stage{'s' * (follow != 1)} follow{'s' * (follow == 1)}: count the warmup along the whole chain"
+                f"; stage {stage} does {facts.program.show(leg.stop)} after {begun} "
+                f"forward{'s' * (begun != 1)}, and {follow} more "
+                f"stage{'s' * (follow != 1)} follow{'s' * (follow == 1)}: count the warmup along the whole "
+                "chain"
             )
     return ""
 
@@ -102,7 +108,9 @@ def _list(word: str, numbers: list[int]) -> str:
 
 
 def story(facts: Facts, model: str, walk) -> Iterator[str]:
-    """One sentence for each wait, each about what the sentence before it waits for; it starts at the lowest rank."""
+    """One sentence for each wait, each about what the sentence before it waits for; it starts at the lowest
+    rank.
+    """
     yield from (
         f"rank {rank_of(facts.program, event)}: {told}" for event, told in sentences(facts, model, walk)
     )
@@ -271,8 +279,10 @@ def _crossing(facts: Facts, circle: list[Leg]) -> list[str]:
     sends = [bool(IS_SEND[facts.kind[leg.stop]]) for leg in circle]
     head = f"rank {a.rank} sends" if sends[0] else f"rank {a.rank} waits for"
     return [
-        f"{head} {_payload(facts, a.stop)}; rank {b.rank} {'receives' if sends[0] else 'sends'} it only after",
-        f"this, which rank {a.rank} {'receives' if sends[1] else 'sends'} only after its own {'send' if sends[0] else 'receive'}",
+        f"{head} {_payload(facts, a.stop)}; rank {b.rank} {'receives' if sends[0] else 'sends'} it only "
+        "after",
+        f"this, which rank {a.rank} {'receives' if sends[1] else 'sends'} only after its own "
+        f"{'send' if sends[0] else 'receive'}",
     ]
 
 
@@ -291,11 +301,16 @@ def _payload(facts: Facts, row: int) -> str:
 
 
 def _stops(facts: Facts, leg: Leg, after: Leg) -> str:
-    """Why a rank never ends its stop: what the next rank would have to come to, and what that rank never ends itself."""
+    """Why a rank never ends its stop: what the next rank would have to come to, and what that rank never ends
+    itself.
+    """
     p = facts.program
     then = f" only after {name(p, ('op', after.stop))}" if after.stop != after.owed else ""
     if IS_TRANSFER[facts.kind[leg.stop]]:
-        return f"this cannot end: rank {after.rank} {'receives' if IS_SEND[facts.kind[leg.stop]] else 'sends'} it{then}"
+        return (
+            f"this cannot end: rank {after.rank} "
+            f"{'receives' if IS_SEND[facts.kind[leg.stop]] else 'sends'} it{then}"
+        )
     if facts.is_collective[leg.stop]:
         return f"this cannot end: rank {after.rank} enters it{then}"
     needed = name(p, ("op", after.owed))

@@ -14,7 +14,8 @@ Step = tuple[Event, str, Event]
 
 @dataclass(frozen=True)
 class Leg:
-    """The part of a walk on one rank: it never ends row `stop`, and therefore never comes to row `owed`, for which another waits.
+    """The part of a walk on one rank: it never ends row `stop`, and therefore never comes to row `owed`, for
+    which another waits.
 
     `steps` lead from stop to owed, in the order of time; none if they are one operation.
     """
@@ -26,7 +27,9 @@ class Leg:
 
 
 def legs(program: Program, walk) -> list[Leg]:
-    """The walk rank by rank, each waiting for the next and the last for the first; the lowest rank comes first."""
+    """The walk rank by rank, each waiting for the next and the last for the first; the lowest rank comes
+    first.
+    """
     walk = [((*a,), reason, (*b,)) for a, reason, b in walk]
     ranks = [(rank_of(program, a), rank_of(program, b)) for a, _, b in walk]
     cuts = [i for i, (a, b) in enumerate(ranks) if a != b]

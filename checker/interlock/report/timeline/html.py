@@ -293,6 +293,10 @@ def _cycle(scene: Scene) -> str:
         what, needs, late = (name(scene.program, ("op", row)) for row in (leg.stop, after.owed, after.stop))
         why = f", which comes after {late}" if after.stop != after.owed else ""
         items.append(
-            f'<li><button type="button" data-row="{leg.stop}">rank {leg.rank}: {escape(what)} waits for {escape(needs)} of rank {after.rank}{escape(why)}</button></li>'
+            f'<li><button type="button" data-row="{leg.stop}">rank {leg.rank}: {escape(what)} waits for '
+            f"{escape(needs)} of rank {after.rank}{escape(why)}</button></li>"
         )
-    return f'<section class="cycle" aria-label="The circle of waits"><h2>Why it stops</h2><ol>{"".join(items)}</ol></section>'
+    return (
+        '<section class="cycle" aria-label="The circle of waits"><h2>Why it '
+        f"stops</h2><ol>{''.join(items)}</ol></section>"
+    )

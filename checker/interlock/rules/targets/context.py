@@ -14,12 +14,16 @@ from interlock.text.finding import Finding, Mark
 
 @dataclass(frozen=True)
 class Context:
-    """placement: where the runtime's stage objects lie: `loop`, `vee`, the rank of each stage; None: not said."""
+    """placement: where the runtime's stage objects lie: `loop`, `vee`, the rank of each stage; None: not
+    said.
+    """
 
     placement: str | tuple[int, ...] | None = None
 
     def ranks(self, stages: int, ranks: int) -> list[int] | None:
-        """The declared rank of every stage, None if none is declared or the declaration is of another number of stages."""
+        """The declared rank of every stage, None if none is declared or the declaration is of another number
+        of stages.
+        """
         if self.placement == "loop":
             return loop(stages, ranks)
         if self.placement == "vee":
@@ -40,7 +44,9 @@ def elsewhere(
     help: str,
     stages: list[int] | None = None,
 ) -> Iterator[Finding]:
-    """One finding for each stage whose compute runs on another rank than `expected` (by stage, or by position in `stages`)."""
+    """One finding for each stage whose compute runs on another rank than `expected` (by stage, or by position
+    in `stages`).
+    """
     want = np.full(max(facts.S, 1), -1, dtype=np.int64)
     want[range(facts.S) if stages is None else stages] = expected
     rows = np.flatnonzero(IS_COMPUTE[facts.kind] & facts.stage_ok)
@@ -51,7 +57,8 @@ def elsewhere(
         yield Finding(
             code,
             rule,
-            f"{facts.program.show(row)} is on rank {r}, and {why.format(stage=s, rank=int(want[s]))}{more(count, f'of stage {s}')}",
+            f"{facts.program.show(row)} is on rank {r}, and "
+            f"{why.format(stage=s, rank=int(want[s]))}{more(count, f'of stage {s}')}",
             (Mark(row, f"stage {s} on rank {r}"),),
             help.format(stage=s, rank=int(want[s])),
         )

@@ -69,7 +69,8 @@ def leading(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL822",
                 "R-TGT-HYPER-2",
-                f"the Replicated region {stage.region} (stage {s}) lies {where}: HyperParallel runs one before the Sharded stages only",
+                f"the Replicated region {stage.region} (stage {s}) lies {where}: HyperParallel runs one "
+                "before the Sharded stages only",
                 tuple(Mark(int(r), "a Replicated stage") for r in rows[:1]),
                 "give this region a Sharded skeleton, or put it first",
             )
@@ -88,7 +89,8 @@ def ascending(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL823",
                 "R-TGT-HYPER-3",
-                f"stage {s} runs {p.show(early)} before {p.show(late)}: HyperParallel reduces the gradients of a stage after the backward of "
+                f"stage {s} runs {p.show(early)} before {p.show(late)}: HyperParallel reduces the gradients "
+                "of a stage after the backward of "
                 f"microbatch {facts.M - 1}, so what comes later would be lost",
                 (Mark(late, "a smaller microbatch comes later"), Mark(early, "listed before it")),
                 f"run the backwards of stage {s} in the order of the microbatches",
@@ -108,7 +110,8 @@ def ends(facts: Facts, stages: list[int]) -> Iterator[Finding]:
             yield Finding(
                 "IL824",
                 "R-TGT-HYPER-4",
-                f"microbatch {m} skips stage {s}{more(len(absent), 'microbatches')}: in HyperParallel only this stage {what}",
+                f"microbatch {m} skips stage {s}{more(len(absent), 'microbatches')}: in HyperParallel only "
+                f"this stage {what}",
                 tuple(Mark(int(r), f"this microbatch never visits stage {s}") for r in rows[:1]),
                 f"give stage {s} a layer that is present in every microbatch",
             )
@@ -143,10 +146,13 @@ def gathers(facts: Facts, transfers: Transfers, stages: list[int]) -> Iterator[F
         yield Finding(
             "IL825",
             "R-TGT-HYPER-5",
-            f"{p.show(row)} comes after {p.show(first[r])}, where the Sharded stages of rank {r} begin{more(count, f'on rank {r}')}: HyperParallel exchanges the shape "
-            "of every payload with a blocking call, which among the transfers of the body does not come to an end",
+            f"{p.show(row)} comes after {p.show(first[r])}, where the Sharded stages of rank {r} "
+            f"begin{more(count, f'on rank {r}')}: HyperParallel exchanges the shape "
+            "of every payload with a blocking call, which among the transfers of the body does not come to "
+            "an end",
             (Mark(row, "encoded or handed over late"), Mark(first[r], "the body begins")),
-            "encode and hand over in front of the body; what the rank of the first stage owns itself may come later",
+            "encode and hand over in front of the body; what the rank of the first stage owns itself may "
+            "come later",
         )
 
 
@@ -157,7 +163,8 @@ def one_rank(facts: Facts, stages: list[int]) -> Iterator[Finding]:
         yield Finding(
             "IL826",
             "R-TGT-HYPER-6",
-            f"one rank has {len(stages)} stages: HyperParallel feeds every stage but the first by a receive, and on one rank there is none",
+            f"one rank has {len(stages)} stages: HyperParallel feeds every stage but the first by a "
+            "receive, and on one rank there is none",
             tuple(Mark(int(r), "nothing brings its input") for r in rows[:1]),
             "put all layers into one stage",
         )
@@ -175,7 +182,8 @@ def transport(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL827",
                 "R-TGT-HYPER-7",
-                f"{p.show(a)} is grouped and {p.show(b)} is not: `p2p_transport` is one for all ranks, and the HCCL below refuses a grouped end that meets a plain one",
+                f"{p.show(a)} is grouped and {p.show(b)} is not: `p2p_transport` is one for all ranks, and "
+                "the HCCL below refuses a grouped end that meets a plain one",
                 (Mark(a, f"grouped, on rank {facts.rank[a]}"), Mark(b, f"plain, on rank {facts.rank[b]}")),
                 "group every transfer, one by itself too, or none",
             )
@@ -191,7 +199,9 @@ def without_gradient(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "IL828",
             "R-TGT-HYPER-8",
-            f"{facts.program.show(row)}: nothing at or before stage {s} trains{more(count, f'of stage {s}')}, and HyperParallel's backward of outputs that need no gradient raises an error",
+            f"{facts.program.show(row)}: nothing at or before stage {s} "
+            f"trains{more(count, f'of stage {s}')}, and HyperParallel's backward of outputs that need "
+            "no gradient raises an error",
             (Mark(row, "stops the run"),),
             "leave it out, or build the stage with `has_backward=False`",
         )

@@ -33,7 +33,8 @@ def ends(facts: Facts, t: Transfers) -> Iterator[Finding]:
         yield Finding(
             "IL831",
             "R-TGT-NPU-1",
-            f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the other not: HCCL refuses the pair (EI0005)",
+            f"{p.show(send)} and {p.show(recv)} are the two ends of one transfer, one end grouped, the "
+            "other not: HCCL refuses the pair (EI0005)",
             (Mark(send, word(a[i])), Mark(recv, word(b[i]))),
             "group both ends, or neither",
         )
@@ -51,7 +52,8 @@ def mixed(facts: Facts, told: set[int]) -> Iterator[Finding]:
             yield Finding(
                 "IL832",
                 "R-TGT-NPU-2",
-                f"communicator {p.communicators[c].name} carries grouped and plain transfers: {p.show(a)} is grouped, {p.show(b)} is not",
+                f"communicator {p.communicators[c].name} carries grouped and plain transfers: {p.show(a)} "
+                f"is grouped, {p.show(b)} is not",
                 (Mark(a, "grouped"), Mark(b, "not grouped")),
                 "group every transfer of the communicator, or give the plain ones their own",
             )
@@ -69,13 +71,15 @@ def first_launch(facts: Facts) -> Iterator[Finding]:
             who = (
                 f"rank {absent[0]} issues"
                 if len(absent) == 1
-                else f"ranks {', '.join(map(str, absent[:4]))}{' and others' if len(absent) > 4 else ''} issue"
+                else f"ranks {', '.join(map(str, absent[:4]))}{' and others' if len(absent) > 4 else ''} "
+                "issue"
             )
             row = int(mine[0])
             yield Finding(
                 "IL833",
                 "R-TGT-NPU-3",
-                f"{who} no grouped launch on communicator {p.communicators[c].name}: the first one needs the whole group, and {p.show(row)} waits for it",
+                f"{who} no grouped launch on communicator {p.communicators[c].name}: the first one needs "
+                f"the whole group, and {p.show(row)} waits for it",
                 (Mark(row, "the first launch"),),
                 "use a communicator of the ranks that take part, or plain transfers",
                 rank=absent[0],

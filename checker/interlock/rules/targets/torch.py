@@ -57,8 +57,10 @@ def losses(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "IL801",
         "R-TGT-TORCH-1",
-        f"the last stage runs {p.show(early)} before {p.show(late)}: PyTorch stores losses by their position, so the "
-        "backward of one microbatch starts from the loss of another, and the stages before get its gradient without an error",
+        f"the last stage runs {p.show(early)} before {p.show(late)}: PyTorch stores losses by their "
+        "position, so the "
+        "backward of one microbatch starts from the loss of another, and the stages before get its gradient "
+        "without an error",
         (
             Mark(late, "a smaller microbatch comes later"),
             Mark(early, f"its loss is number {wrong[0]} of the list"),
@@ -84,8 +86,10 @@ def first_trainable(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "IL802",
             "R-TGT-TORCH-2",
-            f"stage {s} is the first trainable stage, everything before it is frozen, and its backward is split: PyTorch finds the weights by walking "
-            f"back from inputs that need a gradient, finds none, and {s}W adds nothing: the weight gradients of stage {s} are lost without an error"
+            f"stage {s} is the first trainable stage, everything before it is frozen, and its backward is "
+            "split: PyTorch finds the weights by walking "
+            f"back from inputs that need a gradient, finds none, and {s}W adds nothing: the weight "
+            f"gradients of stage {s} are lost without an error"
             f"{more(len(np.unique(facts.mb[mine])), 'microbatches')}",
             marks,
             f"write {s}B{m} in place of {s}I{m} and {s}W{m}, for every microbatch",
@@ -111,9 +115,11 @@ def placeholders(facts: Facts) -> Iterator[Finding]:
                 forward if whole else facts.listed[Kind.I][key] if i[key] else facts.listed[Kind.W][key]
             )
             what = (
-                f"{s}B{m} is missing: stage {s} is frozen and so is everything before it, and PyTorch's loader asks for a backward of every stage and microbatch all the same"
+                f"{s}B{m} is missing: stage {s} is frozen and so is everything before it, and PyTorch's "
+                "loader asks for a backward of every stage and microbatch all the same"
                 if whole
-                else f"{s}{lacking}{m} is missing: PyTorch's loader asks for as many W as I on every stage, also on a frozen one"
+                else f"{s}{lacking}{m} is missing: PyTorch's loader asks for as many W as I on every stage, "
+                "also on a frozen one"
             )
             yield Finding(
                 "IL803",
@@ -142,9 +148,11 @@ def skipped(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL804",
                 "R-TGT-TORCH-4",
-                f"microbatch {m} skips stage {s}{more(len(absent), 'microbatches')}: in PyTorch only neighbouring stages exchange, and every stage runs every microbatch",
+                f"microbatch {m} skips stage {s}{more(len(absent), 'microbatches')}: in PyTorch only "
+                "neighbouring stages exchange, and every stage runs every microbatch",
                 tuple(Mark(int(r), f"this microbatch never visits stage {s}") for r in rows[:1]),
-                f"give stage {s} a layer that is present in every microbatch, or run an empty sample through it",
+                f"give stage {s} a layer that is present in every microbatch, or run an empty sample "
+                "through it",
             )
 
 
@@ -177,7 +185,8 @@ def shapes(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL805",
                 "R-TGT-TORCH-5",
-                f"the output of stage {s} has {memory.show_bytes(one)} in microbatch {m} and {memory.show_bytes(other)} in microbatch {n}: "
+                f"the output of stage {s} has {memory.show_bytes(one)} in microbatch {m} and "
+                f"{memory.show_bytes(other)} in microbatch {n}: "
                 "PyTorch takes the shape of microbatch 0 for all",
                 tuple(map(Mark, rows, labels)) if len(rows) == 2 else (),
                 "pad the microbatches to one size, or give each as many images",
@@ -225,7 +234,8 @@ def without_cell(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "IL807",
             "R-TGT-TORCH-7",
-            f"{p.show(row)} uses a communicator of its own{more(count, 'on it')}: PyTorch's transfers all use the group of the pipeline",
+            f"{p.show(row)} uses a communicator of its own{more(count, 'on it')}: PyTorch's transfers all "
+            "use the group of the pipeline",
             (Mark(row, "another communicator"),),
             "leave the communicator out",
         )
@@ -249,7 +259,8 @@ def without_cell(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL807",
                 "R-TGT-TORCH-7",
-                f"the tied parameters {tie.name} lie on stages {stages} of several ranks, and PyTorch has no action for their reduction",
+                f"the tied parameters {tie.name} lie on stages {stages} of several ranks, and PyTorch has "
+                "no action for their reduction",
                 (),
                 "put the tied layers into stages of one rank, or untie them",
             )
@@ -257,7 +268,10 @@ def without_cell(facts: Facts) -> Iterator[Finding]:
 
 def _instead(kind: Kind) -> str:
     if kind in (Kind.WAIT_F, Kind.WAIT_B, Kind.WAIT, Kind.FREE):
-        return "leave it out: sends are held until the end of the step, receives are waited for by the operation that needs them"
+        return (
+            "leave it out: sends are held until the end of the step, receives are waited for by the "
+            "operation that needs them"
+        )
     if kind in (Kind.SEND, Kind.RECV):
         return "write the transfers of the pipeline: 0SEND_F0, 1RECV_F0"
     return "leave it to the trainer, outside the schedule"
@@ -272,7 +286,8 @@ def mixture(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL808",
                 "R-TGT-TORCH-8",
-                f"{p.show(row)} is listed where transfers are inserted{more(count, 'of its kind')}: PyTorch's loader refuses it in a compute-only file, "
+                f"{p.show(row)} is listed where transfers are inserted{more(count, 'of its kind')}: "
+                "PyTorch's loader refuses it in a compute-only file, "
                 "and puts it in itself",
                 (Mark(row, "not in a compute-only file"),),
                 "leave it out, or write the transfers too",
@@ -283,7 +298,8 @@ def mixture(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "IL808",
                 "R-TGT-TORCH-8",
-                f"transfers are written and the reduction of stage {s} is not: in a compute-comms file PyTorch's loader puts nothing in, "
+                f"transfers are written and the reduction of stage {s} is not: in a compute-comms file "
+                "PyTorch's loader puts nothing in, "
                 "so gradients would be neither reduced nor divided by the number of microbatches",
                 tuple(Mark(int(r), "the last gradient of the stage") for r in rows[-1:]),
                 f"write {s}REDUCE after it",
@@ -302,7 +318,8 @@ def peaks(facts: Facts) -> Iterator[Finding]:
             f,
             message=f"with PyTorch's buffers {f.message}",
             marks=tuple(Mark(int(usage.rows[m.row]), m.label) for m in f.marks),
-            help="fewer microbatches in a step, smaller outputs at the stage boundaries, or more capacity: these buffers grow with the microbatches, whatever their order",
+            help="fewer microbatches in a step, smaller outputs at the stage boundaries, or more capacity: "
+            "these buffers grow with the microbatches, whatever their order",
         )
 
 

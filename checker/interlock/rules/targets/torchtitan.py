@@ -27,14 +27,17 @@ def compute_only(facts: Facts, transfers: Transfers) -> Iterator[Finding]:
         yield Finding(
             "IL811",
             "R-TGT-TITAN-1",
-            "the transfers are written: torchtitan loads its schedule as compute-only, and a transfer in it is refused",
+            "the transfers are written: torchtitan loads its schedule as compute-only, and a transfer in it "
+            "is refused",
             tuple(Mark(int(r), "a transfer") for r in transfers.rows[:1]),
             "list F, B, I and W alone: PyTorch puts the transfers in",
         )
 
 
 def placement(facts: Facts, context: Context) -> Iterator[Finding]:
-    """IL812: as many stages on every rank. IL813: stage s on rank s mod P, or there and back where a V schedule is named."""
+    """IL812: as many stages on every rank. IL813: stage s on rank s mod P, or there and back where a V
+    schedule is named.
+    """
     p = facts.program
     S, P = facts.S, p.ranks
     if facts.is_replicated.any():  # IL806 says it
@@ -46,7 +49,8 @@ def placement(facts: Facts, context: Context) -> Iterator[Finding]:
         yield Finding(
             "IL812",
             "R-TGT-TITAN-2",
-            f"rank {most} has {held[most]} stage{'s' * int(held[most] > 1)} and rank {least} has {held[least]}: torchtitan builds as many on every rank",
+            f"rank {most} has {held[most]} stage{'s' * int(held[most] > 1)} and rank {least} has "
+            f"{held[least]}: torchtitan builds as many on every rank",
             tuple(Mark(int(r), f"rank {most} has most stages") for r in row[:1]),
             f"cut the model into a multiple of {P} stages, as many on every rank",
             rank=most,
@@ -66,13 +70,20 @@ def placement(facts: Facts, context: Context) -> Iterator[Finding]:
             [s if s < P else S - 1 - s for s in range(S)],
             "with a V schedule torchtitan builds stage {stage} on rank {rank}",
         )
-        help = "name a schedule whose stages lie in a loop as `pipeline_parallel_schedule`, and leave `--placement vee` out"
+        help = (
+            "name a schedule whose stages lie in a loop as `pipeline_parallel_schedule`, and leave "
+            "`--placement vee` out"
+        )
     else:
         want, why = (
             loop(S, P),
-            "torchtitan builds stage {stage} on rank {rank}: the placement comes from the schedule's name, not from the file",
+            "torchtitan builds stage {stage} on rank {rank}: the placement comes from the schedule's name, "
+            "not from the file",
         )
-        help = "place stage s on rank s mod P; for a V set `pipeline_parallel_schedule=ZBVZeroBubble`, and say so here with `--placement vee`"
+        help = (
+            "place stage s on rank s mod P; for a V set `pipeline_parallel_schedule=ZBVZeroBubble`, and "
+            "say so here with `--placement vee`"
+        )
     yield from elsewhere(facts, want, "IL813", "R-TGT-TITAN-3", why, help)
 
 

@@ -22,8 +22,10 @@ __all__ = ["MODELS", "Problem", "Run", "replay", "run", "verdict"]
 class Run:
     """One maximal run of a program under one communication model.
 
-    `done`: the rows that ended, `trace` in their order. `stuck`: by rank, the issued rows that cannot proceed and in
-    words what each waits for. `wrong`: (row, payload it got or None, payload it needs). `circular`: it is stuck even if
+    `done`: the rows that ended, `trace` in their order. `stuck`: by rank, the issued rows that cannot proceed
+    and in
+    words what each waits for. `wrong`: (row, payload it got or None, payload it needs). `circular`: it is
+    stuck even if
     every partner that no rank lists is lent. `peaks`: bytes a rank; empty where transfers are inserted.
     """
 
@@ -38,7 +40,9 @@ class Run:
 
 
 def run(program: dict, model: str, *, seed: int | None = None) -> Run:
-    """Runs to the end: the oldest enabled event first, or with a seed any. ValueError: the plain form is malformed."""
+    """Runs to the end: the oldest enabled event first, or with a seed any. ValueError: the plain form is
+    malformed.
+    """
     if model not in MODELS:
         raise ValueError(f"there is no model {model}; there are {', '.join(MODELS)}")
     world = World(program)

@@ -1,4 +1,6 @@
-"""The final inspection: what is listed too much, too little, on the wrong rank or without its other end (the rules of presence)."""
+"""The final inspection: what is listed too much, too little, on the wrong rank or without its other end (the
+rules of presence).
+"""
 
 from __future__ import annotations
 
@@ -236,7 +238,8 @@ def _channels(w: World, model: str) -> Iterator[Problem]:
             yield Problem(
                 "IL401",
                 tuple(op.row for op in (sends + receives if k == 0 else sends[k:] + receives[k:])),
-                f"from rank {source} to {destination} on {w.comms[comm]['name']}: {len(sends)} sends, {len(receives)} receives",
+                f"from rank {source} to {destination} on {w.comms[comm]['name']}: {len(sends)} sends, "
+                f"{len(receives)} receives",
             )
         for a, b in _mixed_up(w, (sends, receives)):
             yield Problem("IL403", (a.row, b.row), f"{b} on rank {destination} gets the payload of {a}")
@@ -248,7 +251,9 @@ def _channels(w: World, model: str) -> Iterator[Problem]:
 
 
 def _boundaries(w: World) -> Iterator[Problem]:
-    """IL401: each boundary between ranks is passed once a microbatch, and once back where the gradient crosses."""
+    """IL401: each boundary between ranks is passed once a microbatch, and once back where the gradient
+    crosses.
+    """
     swapped = {channel[:2] for channel, ends in _ends(w).items() if _mixed_up(w, ends)}
     for m in range(w.mbs):
         for p, n in zip(w.path[m], w.path[m][1:]):
@@ -270,5 +275,6 @@ def _boundaries(w: World) -> Iterator[Problem]:
                         "IL401",
                         rows[0] + rows[1],
                         f"{stages[0]}{kinds[0]}{m} is listed {count[0]} times, "
-                        f"{stages[1]}{kinds[1]}{m} {count[1]} times, each {'once' if asked else 'never'} asked for",
+                        f"{stages[1]}{kinds[1]}{m} {count[1]} times, each {'once' if asked else 'never'} "
+                        "asked for",
                     )

@@ -1,4 +1,6 @@
-"""Walks each rank's rows and keeps the books: what ran, what is in flight, which gradients are summed (the rules of order)."""
+"""Walks each rank's rows and keeps the books: what ran, what is in flight, which gradients are summed (the
+rules of order).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""The machine: hosts that walk their rows, serial queues, channels with tokens; it fires what is enabled until nothing is.
+"""The machine: hosts that walk their rows, serial queues, channels with tokens; it fires what is enabled
+until nothing is.
 
-A host issues transfers and collectives without waiting and stays at a compute-like operation until that has run, and at
-an INIT until every member has come; under `blocking`, and where transfers are inserted, it stays at every operation.
+A host issues transfers and collectives without waiting and stays at a compute-like operation until that has
+run, and at
+an INIT until every member has come; under `blocking`, and where transfers are inserted, it stays at every
+operation.
 An issued unit starts when it is at the head of all its queues. A transfer moves when both ends have started.
 """
 

@@ -78,7 +78,9 @@ def _late(w: World, number: int, m: int) -> int:
 
 
 def _saved_inputs(w: World, s: int, m: int) -> Iterator[int | None]:
-    """A stage's checkpoints: for each stretch of recomputed layers whose last one is on the tape, the layer that feeds it (None: not of this stage)."""
+    """A stage's checkpoints: for each stretch of recomputed layers whose last one is on the tape, the layer
+    that feeds it (None: not of this stage).
+    """
     work, feeds, inside = w.work[m][s], None, False
     for i, number in enumerate(work.layers):
         if _checkpointed(w, number):
@@ -92,7 +94,9 @@ def _saved_inputs(w: World, s: int, m: int) -> Iterator[int | None]:
 
 
 def _input_used(w: World, s: int, m: int) -> int | None:
-    """The row with which stage s is done with the payload it was given: its F, or its X if that starts from it again."""
+    """The row with which stage s is done with the payload it was given: its F, or its X if that starts from
+    it again.
+    """
     if None not in list(_saved_inputs(w, s, m)):
         return w.row("F", s, m)
     x = w.x(s, m)

@@ -7,7 +7,9 @@ from interlock.witness.executor.world import Op
 
 
 def stuck(machine: Machine) -> dict[int, list[tuple[int, str]]]:
-    """By rank, the rows that have been issued and not ended, each with what it waits for. Ranks at their end are left out."""
+    """By rank, the rows that have been issued and not ended, each with what it waits for. Ranks at their end
+    are left out.
+    """
     waiting: dict[int, list[tuple[int, str]]] = {}
     w = machine.world
     for rank in range(w.ranks):

@@ -1,4 +1,6 @@
-"""Reads the plain form (spec/program.md): the chain of layers, each microbatch's path, and who needs what of whom."""
+"""Reads the plain form (spec/program.md): the chain of layers, each microbatch's path, and who needs what of
+whom.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class World:
         self.steps = [list(self._steps(ops)) for ops in self.by_rank]
 
     def _differentiate(self, m: int) -> dict[int, Work]:
-        """Runs the present layers forward, recording, and then the tape backward; the stages come out in path order."""
+        """Runs the present layers forward, recording, and then the tape backward; the stages come out in path
+        order.
+        """
         work: dict[int, Work] = {}
         tape, flows = [], False  # the data asks for no gradient
         for s, stage in enumerate(self.stages):
@@ -223,7 +227,9 @@ class World:
         return [r for r in rows if r is not None]
 
     def transfers_needed(self, op: Op) -> list[int]:
-        """The rows of the transfers on this rank that a compute operation or a WAIT_F, WAIT_B waits for ("consume")."""
+        """The rows of the transfers on this rank that a compute operation or a WAIT_F, WAIT_B waits for
+        ("consume").
+        """
         s, m = op.stage, op.mb
         if not self.in_place(op) or self.first.get((op.kind, s, m), op.row) != op.row and op.kind in COMPUTE:
             return []

@@ -51,7 +51,7 @@ def changed(since: str) -> list[str] | None:
 
 def below(name: str, src: list[str]) -> bool:
     path = os.path.normpath(name)
-    return any(s == "." or path == s or path.startswith(s + os.sep) for s in map(os.path.normpath, src))
+    return any(s in (".", path) or path.startswith(s + os.sep) for s in map(os.path.normpath, src))
 
 
 def users(names: set[str]) -> set[str]:

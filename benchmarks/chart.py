@@ -50,8 +50,12 @@ class Chart:
     form: str = "{:.0%}"
 
     def svg(self) -> str:
-        x = lambda v: LEFT + v / self.right * (WIDTH - LEFT - RIGHT)
-        y = lambda v: HEIGHT - BOTTOM - v / self.top * (HEIGHT - TOP - BOTTOM)
+        def x(v):
+            return LEFT + v / self.right * (WIDTH - LEFT - RIGHT)
+
+        def y(v):
+            return HEIGHT - BOTTOM - v / self.top * (HEIGHT - TOP - BOTTOM)
+
         end = WIDTH - RIGHT
         css = "".join(
             f".c{h},.c{h} text{{stroke:{REGIONS[h][1]}}}.f{h}{{fill:{REGIONS[h][1]}}}" for h in self._hues()

@@ -125,7 +125,10 @@ def measure_torch(path: str, stages_of: int, microbatches: int) -> dict:
 
     order = seconds.time("parse", parse)
     ranks = len(order)
-    to_rank = lambda stage: stage % ranks
+
+    def to_rank(stage):
+        return stage % ranks
+
     seconds.time("_validate_schedule", lambda: pp._validate_schedule(order, ranks, stages_of, microbatches))
     if max(map(len, order.values())) <= PER_RANK:
         order = seconds.time(
@@ -209,8 +212,13 @@ def measure(operations: int, torch: bool, repeats: int) -> Iterator[dict]:
 
 def show(row: dict) -> None:
     n, ours, theirs = row["interlock"]["operations"], row["interlock"], row["torch"]
-    second = lambda s: f"{s * 1000:9.1f} ms" if s < 1 else f"{s:9.2f} s "
-    line = lambda what, s, more="": print(f"  {what:<26}{second(s)}  {s / n * 1e6:7.2f} us/op{more}")
+
+    def second(s):
+        return f"{s * 1000:9.1f} ms" if s < 1 else f"{s:9.2f} s "
+
+    def line(what, s, more=""):
+        return print(f"  {what:<26}{second(s)}  {s / n * 1e6:7.2f} us/op{more}")
+
     print(f"{row['schedule']}, {row['microbatches']:,} microbatches: {n:,} compute operations")
     line(
         "interlock check (process)",

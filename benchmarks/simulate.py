@@ -102,7 +102,10 @@ def main() -> None:
         assert peer == ends.tolist()
         measured = simulate_figures(source, d)
         assert measured.makespan == ends.max()
-        rate = lambda seconds: f"{n / seconds / 1e6:.2f}"
+
+        def rate(seconds):
+            return f"{n / seconds / 1e6:.2f}"
+
         print(
             f"{f'{name}, P={P}, M={M}':24}{n:>12,}{rate(given):>11}{rate(waited):>8}{rate(path):>14}{rate(whole - given - waited - path):>9}{rate(whole):>8}{rate(uneven):>8}{rate(looped):>12}",
             flush=True,

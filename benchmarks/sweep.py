@@ -135,8 +135,13 @@ def main() -> int:
                         "error": mean(abs(said[w] / ran[w] - 1) for w in ran),
                     }
                 )
-                step = lambda w: f"{ran[w] / 1e6:.0f} ({said[w] / 1e6:.0f})"
-                over = lambda w: f"{ran[w] / ran['transpose']:.2f} ({said[w] / said['transpose']:.2f})"
+
+                def step(w):
+                    return f"{ran[w] / 1e6:.0f} ({said[w] / 1e6:.0f})"
+
+                def over(w):
+                    return f"{ran[w] / ran['transpose']:.2f} ({said[w] / said['transpose']:.2f})"
+
                 print(
                     f"{share:>7.0%}{step('stage'):>18}{step('best'):>16}{step('transpose'):>16}{over('stage'):>17}{over('best'):>17}"
                     f"{f'{x.estimate / 1e6:.1f} of {len(spills)} ({_these(spills)})' if spills else 'none':>27}{x.exposed / 1e6:>10.1f}",

@@ -68,7 +68,10 @@ def rate(value: Fraction, places: int = 4) -> float:
 
 def zero_bubble(published: dict) -> Iterator[Line]:
     data = published["zero_bubble"]
-    us = lambda ms: round(ms * 1000)
+
+    def us(ms):
+        return round(ms * 1000)
+
     chunks = {"1.5B": 3, "6.2B": 4, "14.6B": 3, "28.3B": 2}
     rows = [
         (
@@ -171,7 +174,10 @@ OCTOPIPE = (
 
 def nemotron_layers(data: dict) -> list[tuple[int, int, int]]:
     """[F, B, W] ticks of each of the 56 layers, embedding and head with the first and the last."""
-    tick = lambda kind: [round(data["ms"][kind][x] / data["tick_ms"]) for x in "FBW"]
+
+    def tick(kind):
+        return [round(data["ms"][kind][x] / data["tick_ms"]) for x in "FBW"]
+
     layers = [tick(letter) for letter in data["pattern"]]
     layers[0] = [a + b for a, b in zip(layers[0], tick("E"))]
     layers[-1] = [a + b for a, b in zip(layers[-1], tick("L"))]
@@ -272,11 +278,14 @@ def transpose(published: dict) -> Iterator[Line]:
     """
     for P in (4, 8, 16):
         for M in (P, 2 * P, 4 * P, 8 * P):
-            source = lambda owner, more: (
-                f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward 1ns frozen }} "
-                f"layers u[{P}] {{ forward 1ns backward 1ns }} }}"
-                f" cut {{ enc = vit : transpose(owner: {owner}, {more}) x = u : 1f1b }} }}"
-            )
+
+            def source(owner, more):
+                return (
+                    f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward 1ns frozen }} "
+                    f"layers u[{P}] {{ forward 1ns backward 1ns }} }}"
+                    f" cut {{ enc = vit : transpose(owner: {owner}, {more}) x = u : 1f1b }} }}"
+                )
+
             e = elaborate_text(source("balanced", "gather: prefix"))
             found = compute_exposure(e.program, compute_durations(e.program, e.times))
             robin = elaborate_text(source("round_robin", "gather: prefix"))

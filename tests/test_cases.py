@@ -289,7 +289,10 @@ def test_footprint_table(row):
     )
     assert verdicts(checked) == ALL_VALID
     order = checked.answers[0].program.order
-    stages = lambda *kinds: "".join(sorted({str(s) for k, s in zip(order.kind, order.stage) if k in kinds}))
+
+    def stages(*kinds):
+        return "".join(sorted({str(s) for k, s in zip(order.kind, order.stage) if k in kinds}))
+
     assert stages(Kind.B, Kind.I) == row["backward"]
     assert stages(Kind.B, Kind.W) == row["W"]
     crossing = " ".join(f"{s}>{int(s) - 1}" for s in stages(Kind.SEND_B))
@@ -311,9 +314,10 @@ def test_footprint_table_by_hand(row):
     """The operations of the table are valid; each one left out is IL601, each one added is IL602 or an idle
     W.
     """
-    halves = lambda s: (
-        (f"{s}I0 " if str(s) in row["backward"] else "") + (f"{s}W0" if str(s) in row["W"] else "")
-    )
+
+    def halves(s):
+        return (f"{s}I0 " if str(s) in row["backward"] else "") + (f"{s}W0" if str(s) in row["W"] else "")
+
     right = {s: halves(s) for s in range(4)}
     assert verdicts(check(forward_and(right, row["trainable"]))) == ALL_VALID
     for s in range(4):
@@ -456,10 +460,19 @@ def megatron(P: int, M: int, fused: bool) -> str:
     lines = []
     for r in range(P):
         first, last = r == 0, r == P - 1
-        recv_f = lambda m: [f"{r}RECV_F{m}"] * (not first)
-        send_f = lambda m: [f"{r}SEND_F{m}"] * (not last)
-        recv_b = lambda m: [f"{r}RECV_B{m}"] * (not last)
-        send_b = lambda m: [f"{r}SEND_B{m}"] * (not first)
+
+        def recv_f(m):
+            return [f"{r}RECV_F{m}"] * (not first)
+
+        def send_f(m):
+            return [f"{r}SEND_F{m}"] * (not last)
+
+        def recv_b(m):
+            return [f"{r}RECV_B{m}"] * (not last)
+
+        def send_b(m):
+            return [f"{r}SEND_B{m}"] * (not first)
+
         warm = min(P - 1 - r, M)
         ops = []
         for m in range(warm):

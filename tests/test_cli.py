@@ -182,12 +182,14 @@ def test_a_header_of_a_file_that_is_not_refused(run):
 
 
 def test_models_are_added(run):
-    report = lambda *args, **files: [
-        a["model"]
-        for a in json.loads(run("check", *args, "--format", "json", **files)[1])["files"][0]["schedules"][0][
-            "answers"
+    def report(*args, **files):
+        return [
+            a["model"]
+            for a in json.loads(run("check", *args, "--format", "json", **files)[1])["files"][0]["schedules"][
+                0
+            ]["answers"]
         ]
-    ]
+
     assert report("a.csv", a_csv=GOOD) == ["pair"]
     assert report("a.csv", "--comm", "rank,blocking,rank") == ["rank", "blocking"]
     assert report("a.csv", "--comm", "all") == list(MODELS)
@@ -453,18 +455,21 @@ def test_every_time_on_a_longest_path_matters(name):
     """
     document = documents()[name]
     times = document["claims"][0]["times"]
-    change = lambda new: accepted(
-        {
-            **document,
-            "claims": [
-                {
-                    **document["claims"][0],
-                    "times": new,
-                    **({"launches": {}} if not document["claims"][0].get("launches") else {}),
-                }
-            ],
-        }
-    )
+
+    def change(new):
+        return accepted(
+            {
+                **document,
+                "claims": [
+                    {
+                        **document["claims"][0],
+                        "times": new,
+                        **({"launches": {}} if not document["claims"][0].get("launches") else {}),
+                    }
+                ],
+            }
+        )
+
     assert change(times) and change([3 * t + 7 for t in times])
     start, kinds = document["program"]["order"]["start"], document["program"]["order"]["kind"]
     eventless = (
@@ -623,10 +628,13 @@ def test_formatting_changes_no_verdict(run):
         before = run("check", path.name, "--format", "json")
         assert run("fmt", path.name)[0] == 0 and run("fmt", "--check", path.name)[0] == 0
         after = run("check", path.name, "--format", "json")
-        verdicts = lambda out: [
-            [(a["model"], a["verdict"], [f["message"] for f in a["findings"]]) for a in s["answers"]]
-            for s in json.loads(out)["files"][0]["schedules"]
-        ]
+
+        def verdicts(out):
+            return [
+                [(a["model"], a["verdict"], [f["message"] for f in a["findings"]]) for a in s["answers"]]
+                for s in json.loads(out)["files"][0]["schedules"]
+            ]
+
         assert before[0] == after[0] == 0 and verdicts(before[1]) == verdicts(after[1]), path
 
 
@@ -649,12 +657,18 @@ def test_an_imported_case_has_the_same_verdict(run):
             assert "error[IL1" in err and run("check", path, *options)[0] == 2
             refused += 1
             continue
-        of = lambda *args: {
-            a["model"]: (a["verdict"], sorted({f["code"] for f in a["findings"] if f["severity"] == "error"}))
-            for a in json.loads(run("check", *args, "--comm", "all", "--format", "json")[1])["files"][0][
-                "schedules"
-            ][0]["answers"]
-        }
+
+        def of(*args):
+            return {
+                a["model"]: (
+                    a["verdict"],
+                    sorted({f["code"] for f in a["findings"] if f["severity"] == "error"}),
+                )
+                for a in json.loads(run("check", *args, "--comm", "all", "--format", "json")[1])["files"][0][
+                    "schedules"
+                ][0]["answers"]
+            }
+
         before = of(path, *options)
         Path("imported.sched").write_text(text)
         after = of("imported.sched")

@@ -48,7 +48,10 @@ def jobs(pytestconfig) -> list[tuple[dict, str, str | None]]:
         for e in entries()
         if f"{e['file']}.compute_only.csv" in found
     ]
-    size = lambda e: e.get("n_comms", 3 * e["n_compute"])
+
+    def size(e):
+        return e.get("n_comms", 3 * e["n_compute"])
+
     return sorted(
         (j for j in out if everything or size(j[0]) <= SMALL or j[0]["file"] in LARGE),
         key=lambda j: -size(j[0]),

@@ -78,15 +78,18 @@ def kept(program: Program) -> set[tuple]:
     """
     out = set()
     for m in range(program.microbatches):
-        present = lambda l: l.modality is None or m in program.modalities[l.modality]
+
+        def present(l):
+            return l.modality is None or m in program.modalities[l.modality]
+
         path = [
             (s, [l for l in program.layers[x.first : x.last] if present(l)])
             for s, x in enumerate(program.stages)
         ]
         path = [(s, layers) for s, layers in path if layers]
-        rank = lambda s: (
-            program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
-        )
+
+        def rank(s):
+            return program.stages[s].owner[m] if program.stages[s].replicated else program.stages[s].rank
 
         def down(at: int, needs: bool) -> None:
             if at == len(path):
@@ -298,9 +301,10 @@ def test_late_gathers_with_bytes():
     """The most that a rank holds is with nothing frozen: one byte less than that does not serve every
     freezing.
     """
-    peaks = lambda answer: [
-        c["peaks"] for d in certificates(answer) for c in d["claims"] if c["claim"] == "peak"
-    ]
+
+    def peaks(answer):
+        return [c["peaks"] for d in certificates(answer) for c in d["claims"] if c["claim"] == "peak"]
+
     fits = checked(("pair",), more="freeze vit  memory { capacity 1GiB }", images="images [1, 0, 2, 1]")[
         "pair"
     ]

@@ -54,10 +54,17 @@ def test_the_worst_of_the_maps_written_out(figure, vit, body):
     it were written.
     """
     unit = "B" if figure == "peak" else "ns"
-    failing = lambda owner, limit: (
-        check(vlm(owner, f"require {{ {figure} <= {limit}{unit} }}", vit=vit, body=body)).answers[0].errors
-    )
-    value = lambda error: error.data["peak" if figure == "peak" else "value"]
+
+    def failing(owner, limit):
+        return (
+            check(vlm(owner, f"require {{ {figure} <= {limit}{unit} }}", vit=vit, body=body))
+            .answers[0]
+            .errors
+        )
+
+    def value(error):
+        return error.data["peak" if figure == "peak" else "value"]
+
     worst = max(value(failing(list(owner), 1)[0]) for owner in product(range(2), repeat=3))
     assert not failing("any", worst)
     (error,) = failing("any", worst - 1)

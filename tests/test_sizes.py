@@ -62,7 +62,9 @@ def test_by_hand(more, verdict, engine):
 
 
 def test_what_a_finding_says():
-    message = lambda more, **options: check(listed(more), **options).answers[0].errors[0].message
+    def message(more, **options):
+        return check(listed(more), **options).answers[0].errors[0].message
+
     assert "at a.activation = 6 MiB (it breaks from 5.00 MiB on), while 0F1 runs" in message(
         "assume a.activation in [1MiB, 6MiB]"
     )
@@ -104,8 +106,13 @@ def test_no_size_in_the_intervals_needs_more(request):
     """
     draw = random.Random(11)
     for _ in range(2000 if request.config.getoption("--thorough") else 60):
-        size = lambda: draw.choice([0, 1, 7, 100])
-        layer = lambda: " ".join(f"{p} {size()}B" for p in SIZED) + draw.choice(["", " recompute"])
+
+        def size():
+            return draw.choice([0, 1, 7, 100])
+
+        def layer():
+            return " ".join(f"{p} {size()}B" for p in SIZED) + draw.choice(["", " recompute"])
+
         P, M = draw.choice([1, 2, 3]), draw.choice([1, 3, 5])
         skeleton = draw.choice(["1f1b", "gpipe", "zb_h1", "interleaved(chunks: 2)"])
         vit, cut = (

@@ -106,6 +106,9 @@ def stashes(program: Program) -> list[tuple[int, int]]:
     out = []
     for first, end in zip(program.order.start[:-1], program.order.start[1:]):
         kinds = program.order.kind[first:end]
-        live = lambda ends: int(np.cumsum((kinds == Kind.F).astype(int) - np.isin(kinds, ends)).max())
+
+        def live(ends):
+            return int(np.cumsum((kinds == Kind.F).astype(int) - np.isin(kinds, ends)).max())
+
         out.append((live([Kind.I, Kind.B]), live([Kind.W, Kind.B])))
     return out

@@ -177,15 +177,18 @@ def brute_list_schedule(P, M, ranks):
     S = len(ranks)
     done, lists = {}, [[] for _ in range(P)]
     todo = {(k, s, m) for k in "FB" for s in range(S) for m in range(M)}
-    needs = lambda k, s, m: (
-        [("F", s - 1, m)]
-        if k == "F" and s
-        else []
-        if k == "F"
-        else [("B", s + 1, m), ("F", s, m)]
-        if s < S - 1
-        else [("F", s, m)]
-    )
+
+    def needs(k, s, m):
+        return (
+            [("F", s - 1, m)]
+            if k == "F" and s
+            else []
+            if k == "F"
+            else [("B", s + 1, m), ("F", s, m)]
+            if s < S - 1
+            else [("F", s, m)]
+        )
+
     t = 0
     while todo:
         for r in range(P):
@@ -229,9 +232,10 @@ def test_place_vee_and_maps(elaborated):
         "for i in 0 ..< M { B(i, 1)  B(i, 0) } } }\n"
     )
     schedule = "schedule s { ranks 3 microbatches 2 model { layers u[6] {} } cut { a = u : v } }"
-    ranks = lambda place: [
-        s.rank for s in elaborated(skeleton.replace("PLACE", place) + schedule).program.stages
-    ]
+
+    def ranks(place):
+        return [s.rank for s in elaborated(skeleton.replace("PLACE", place) + schedule).program.stages]
+
     assert ranks("place loop") == ranks("") == [0, 1, 2, 0, 1, 2]
     assert ranks("place vee") == [0, 1, 2, 2, 1, 0]
     assert ranks("place map(a, c) = 2*a + c") == [0, 0, 1, 1, 2, 2]
@@ -273,7 +277,10 @@ def test_balanced_partition_is_the_best_of_all(weights):
     for stages in range(1, n + 1):
         counts = balanced([1] * n, weights, stages)
         assert len(counts) == stages and sum(counts) == n and min(counts) >= 1
-        worst = lambda borders: max(sum(weights[a:b]) for a, b in zip((0, *borders), (*borders, n)))
+
+        def worst(borders):
+            return max(sum(weights[a:b]) for a, b in zip((0, *borders), (*borders, n)))
+
         best = min(worst(b) for b in itertools.combinations(range(1, n), stages - 1))
         assert worst(tuple(itertools.accumulate(counts[:-1]))) == best
 
@@ -296,9 +303,10 @@ def test_balanced_owners_have_the_smallest_spill():
         ([7, 2, 2, 2, 2, 2, 2], [0, 5, 9]),
         ([3, 0, 3], [0, 0]),
     ):
-        spill = lambda owner: max(
-            0, *(sum(e for e, o in zip(encode, owner) if o == r) - w for r, w in enumerate(slot))
-        )
+
+        def spill(owner):
+            return max(0, *(sum(e for e, o in zip(encode, owner) if o == r) - w for r, w in enumerate(slot)))
+
         best = min(map(spill, itertools.product(range(len(slot)), repeat=len(encode))))
         assert spill(balanced_owner(encode, slot)) == best <= spill(greedy(encode, slot))
 

@@ -58,7 +58,10 @@ def shapes(P=range(1, 5), M=range(1, 6)):
 def test_what_is_written(elaborated, rows):
     program = elaborated(text(2, 4, (0, 1, 0, 1))).program
     assert [c.name for c in program.communicators] == ["default", "gather", "scatter"]
-    waits = lambda ops: [o for o in ops if "WAIT" not in o]
+
+    def waits(ops):
+        return [o for o in ops if "WAIT" not in o]
+
     assert [" ".join(waits(ops)) for ops in rows(program)] == [
         "0F0 0F2 1F0 1SEND_F0 1RECV_F1@gather 1F1 1RECV_B0 1SEND_F1 1B0 1F2 1RECV_B1 1SEND_F2 1B1 "
         "1SEND_B1@scatter 1RECV_F3@gather 1F3 "
@@ -88,10 +91,17 @@ def test_the_compute_order_is_that_of_prefix(elaborated):
             elaborated(text(3, 5, (2, 0, 1, 2, 1), backbone=how, chunks=chunks, gather=g)).program
             for g in ("late", "prefix")
         )
-        compute = lambda p: [
-            [p.show(i) for i in range(a, b) if Kind(int(p.order.kind[i])) in (Kind.F, Kind.B, Kind.I, Kind.W)]
-            for a, b in zip(p.order.start, p.order.start[1:])
-        ]
+
+        def compute(p):
+            return [
+                [
+                    p.show(i)
+                    for i in range(a, b)
+                    if Kind(int(p.order.kind[i])) in (Kind.F, Kind.B, Kind.I, Kind.W)
+                ]
+                for a, b in zip(p.order.start, p.order.start[1:])
+            ]
+
         assert compute(late) == compute(prefix) and not late.inserted and prefix.inserted
 
 
@@ -109,7 +119,10 @@ def test_freezing_only_deletes(elaborated, rows):
     trained, frozen = (
         rows(elaborated(text(3, 5, (2, 0, 1, 2, 1), freeze=f)).program) for f in ("", "freeze vit")
     )
-    gone = lambda o: o.startswith("0B") or "@scatter" in o or o.startswith("1WAIT_B") or o == "0REDUCE"
+
+    def gone(o):
+        return o.startswith("0B") or "@scatter" in o or o.startswith("1WAIT_B") or o == "0REDUCE"
+
     assert frozen == [[o for o in ops if not gone(o)] for ops in trained]
 
 
@@ -197,7 +210,9 @@ def test_one_communicator_for_a_trained_encoder_deadlocks_from_three_microbatche
 
 
 def expected_on_the_backbone(P: int, owner) -> dict[str, set[str]]:
-    owns = lambda test: any(r > 0 and test(r, m) for m, r in enumerate(owner))
+    def owns(test):
+        return any(r > 0 and test(r, m) for m, r in enumerate(owner))
+
     if owns(lambda r, m: r == 1 and m >= P):
         return dict.fromkeys(UP_TO_RANK, {"IL403"})
     pair, rank = owns(lambda r, m: r == 1 and m > 0), owns(lambda r, m: m > r or m == r == 1)
@@ -314,9 +329,11 @@ def test_case_encodes_in_another_order():
 
 
 def test_early_sends_hold_their_payload_until_the_wait(elaborated):
-    sized = lambda how: text(2, 4, (1, 1, 1, 1), how, "freeze vit", more="memory { capacity 1GiB }").replace(
-        "layer vit { ", "layer vit { output 1KiB "
-    )
+    def sized(how):
+        return text(2, 4, (1, 1, 1, 1), how, "freeze vit", more="memory { capacity 1GiB }").replace(
+            "layer vit { ", "layer vit { output 1KiB "
+        )
+
     late, early, prefix = (
         Usage(Facts(p)).peaks
         for p in (
@@ -348,9 +365,9 @@ def test_a_text_only_batch_needs_no_seam(elaborated, rows):
 
 
 def test_names_of_the_own_communicators(elaborated):
-    names = lambda more, how="": [
-        c.name for c in elaborated(text(2, 2, (0, 1), how, more=more)).program.communicators
-    ]
+    def names(more, how=""):
+        return [c.name for c in elaborated(text(2, 2, (0, 1), how, more=more)).program.communicators]
+
     assert names("communicator gather = ranks 0..1") == ["default", "gather", "encoder_gather", "scatter"]
     assert names("communicator a = ranks 0..1", ", gather_on: a") == ["default", "a", "scatter"]
     assert names("tie llm[0], llm[1]") == ["default", "gather", "scatter"]

@@ -88,9 +88,10 @@ def test_closed_forms(single, P, M):
 @pytest.mark.parametrize("P", (1, 2, 3, 4, 8))
 def test_idle_time_within_the_span_of_a_rank(single, P):
     M = 3 * P
-    idle = lambda name, V=1: max(
-        end - start - busy for start, end, busy in spans(single(name, P, M, V), UNIT)
-    )
+
+    def idle(name, V=1):
+        return max(end - start - busy for start, end, busy in spans(single(name, P, M, V), UNIT))
+
     assert idle("1f1b") == 3 * (P - 1)  # (P-1)(F+I+W)
     assert idle("zb_h1") == P - 1  # (P-1)(F+I-W)
     assert idle("zb_h2") == 0  # (P-1)(F+I-2W)
@@ -152,7 +153,10 @@ def test_hanayo_idles_two_thirds_of_1f1b_over_the_waves(single, P, M, V):
 @pytest.mark.parametrize("P, M, V", [(1, 1, 2), (2, 3, 2), (3, 4, 4), (4, 4, 2), (4, 9, 4), (5, 7, 6)])
 def test_hanayo_and_v_min_are_their_clocks(single, rows, P, M, V):
     """The closed forms of the loop programs against a sort of all operations by tick."""
-    stage = lambda r, c: c * P + (r if c % 2 == 0 else P - 1 - r)
+
+    def stage(r, c):
+        return c * P + (r if c % 2 == 0 else P - 1 - r)
+
     expected = []
     for r in range(P):
         ticks = []

@@ -157,7 +157,10 @@ def test_the_nearest_upward_from_the_common_folder(run):
         "a/pyproject.toml": "[project]\nname = 'y'\n",
         "a/b/interlock.toml": 'models = ["edge"]\n',
     }
-    models = lambda done: [a["model"] for s in done.schedules for a in s["answers"]]
+
+    def models(done):
+        return [a["model"] for s in done.schedules for a in s["answers"]]
+
     assert models(run("check", "a/b/x.sched", "--format", "json", files)) == ["edge"]
     assert models(run("check", "a/b/x.sched", "a/c/y.sched", "--format", "json")) == ["rank", "rank"]
     assert models(run("check", "a", "--format", "json")) == ["rank", "rank"]
@@ -182,7 +185,10 @@ def test_the_command_line_wins(run):
         "interlock.toml": 'models = ["rank", "blocking"]\nformat = "json"\ntargets = '
         '["hyperparallel"]\nengine = "graph"\n',
     }
-    asked = lambda done: [a.get("model") or a["target"] for a in done.schedules[0]["answers"]]
+
+    def asked(done):
+        return [a.get("model") or a["target"] for a in done.schedules[0]["answers"]]
+
     assert set(asked(run("check", "a.sched", files))) >= {"rank", "blocking", "hyperparallel"}
     assert "blocking" not in asked(run("check", "a.sched", "--comm", "rank"))
     assert "torch" in asked(run("check", "a.sched", "--target", "torch")) and "hyperparallel" not in asked(

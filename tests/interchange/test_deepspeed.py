@@ -29,8 +29,13 @@ def train(
     """The instructions of a stage, step by step: forwards on every second step, transfers of the step before.
     `buffers` 0: by microbatch.
     """
-    name = lambda m: f"(buffer_id={m % buffers})" if buffers else f"(micro_batch_id={m})"
-    there = lambda m: 0 <= m < microbatches
+
+    def name(m):
+        return f"(buffer_id={m % buffers})" if buffers else f"(micro_batch_id={m})"
+
+    def there(m):
+        return 0 <= m < microbatches
+
     before, out = -1, []
     for step in range(2 * (microbatches + stages - 1)):
         forward = step % 2 == stage % 2

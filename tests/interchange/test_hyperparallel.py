@@ -81,7 +81,9 @@ def test_golden_orders_are_valid_under_every_model(chosen, pytestconfig):
 
 
 def test_data_steps_change_nothing(chosen):
-    key = lambda c: golden.shown({**c, "data": None})
+    def key(c):
+        return golden.shown({**c, "data": None})
+
     without = {key(c): c for c in golden.cases() if not c["data"]}
     for case in (c for c in chosen if c["data"]):
         assert rows(golden.steps(case)) == rows(golden.steps(without[key(case)])), golden.shown(case)

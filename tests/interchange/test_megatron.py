@@ -18,6 +18,7 @@ from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 from .reading import refused, verdicts
+import contextlib
 
 TABLES = {
     c["id"]: c["table"]
@@ -339,10 +340,8 @@ def test_long_texts_take_little_time():
         "x" * (2 << 20),
         "E" + "(" + "|" * 999 + ")*99999",
     ):
-        try:
+        with contextlib.suppress(InputError):
             layout(text)
-        except InputError:
-            pass
     assert time.process_time() - began < 10
 
 

@@ -21,15 +21,18 @@ def work(P=2, M=3, V=2, split=False) -> list[tuple]:
     todo = {("f", m, s) for m in range(M) for s in range(S)} | {
         (k, m, s) for k in ("bw" if split else "b") for m in range(M) for s in range(S)
     }
-    before = lambda k, m, s: (
-        ([("f", m, s - 1)] if s else [])
-        if k == "f"
-        else [("b", m, s)]
-        if k == "w"
-        else [("b", m, s + 1)]
-        if s < S - 1
-        else [("f", m, s)]
-    )
+
+    def before(k, m, s):
+        return (
+            ([("f", m, s - 1)] if s else [])
+            if k == "f"
+            else [("b", m, s)]
+            if k == "w"
+            else [("b", m, s + 1)]
+            if s < S - 1
+            else [("f", m, s)]
+        )
+
     while todo:
         can = [
             (
@@ -108,7 +111,10 @@ def test_three_forms_of_one_result():
         "# a result\nschedule: octopipe  # the only one\npartition: [2, 3,\n  2, 1]\nplacement:\n- [0, "
         "2]\n- [1, 3]\nscheduling:"
     )
-    item = lambda w, a, b: f"{a}{w[0]}, {', '.join(map(str, w[1:]))}{b}"
+
+    def item(w, a, b):
+        return f"{a}{w[0]}, {', '.join(map(str, w[1:]))}{b}"
+
     assert rows(head + "".join("\n  - " + item(w, "[", "]") for w in result)) == plain
     assert rows(head + "".join("\n  - " + item(w, "(", ")") for w in result) + "\n") == plain
     assert rows(head + " [" + ", ".join(item(w, "(", ")") for w in result) + ",]\n") == plain

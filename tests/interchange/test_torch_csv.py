@@ -222,7 +222,9 @@ def test_input_errors(name):
 
 
 def test_messages():
-    message = lambda text, **options: (lambda d: f"{d.message} | {d.help}")(errors(text, **options)[1][0])
+    def message(text, **options):
+        return (lambda d: f"{d.message} | {d.help}")(errors(text, **options)[1][0])
+
     assert "line 1 is a header" in message("rank0,rank1\n" + GOOD)
     assert "looks cut off" in message("0F0,0SEND_")
     assert "stages 3 to 4" in message("0F0,5F0\n1F0,2F0\n") and "up to stage 5" in message(

@@ -21,7 +21,10 @@ MACHINE = """
 def test_every_clause():
     s = schedule(MACHINE)
     m = s.memory
-    share = lambda x: (x.amount.value, x.amount.scale, x.unit, x.shards and x.shards.value)
+
+    def share(x):
+        return (x.amount.value, x.amount.scale, x.unit, x.shards and x.shards.value)
+
     assert share(m.weights) == (2, 1, "parameter", None) and share(m.gradient) == (3, 2, "weight byte", None)
     assert share(m.master) == (4, 1, "parameter", 8) and share(m.optimizer) == (8, 1, "parameter", 8)
     assert share(m.logits) == (4, 1, "vocabulary entry", 2)

@@ -41,7 +41,10 @@ def test_given_twice_in_a_schedule(statements, again):
     found, source = diagnostics(f"{HEAD}{statements}\n}}")
     assert [d.code for d in found] == ["IL103"]
     (second, first) = found[0].marks[:2]
-    text = lambda label: source.text[label.span.at :][: label.span.width]
+
+    def text(label):
+        return source.text[label.span.at :][: label.span.width]
+
     assert text(second) == again and first.span.at < second.span.at
 
 

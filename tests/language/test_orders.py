@@ -128,14 +128,18 @@ def test_each_operation_has_its_place():
 
 
 def test_repeats_are_written_out_lazily():
-    op = lambda mb: ast.Op("F", Span(0), 0, mb)
+    def op(mb):
+        return ast.Op("F", Span(0), 0, mb)
+
     repeat = ast.Repeat((op(0),), (op(19_999_999),), 20_000_000, Span(0))
     assert count_operations((repeat,)) == 20_000_000
     assert [o.mb for o in itertools.islice(expand((repeat,)), 3)] == [0, 1, 2]
 
 
 def test_too_many_operations_are_refused_before_the_first():
-    op = lambda mb: ast.Op("F", Span(0), 0, mb)
+    def op(mb):
+        return ast.Op("F", Span(0), 0, mb)
+
     repeat = ast.Repeat((op(0),), (op(10**12),), 10**12, Span(0))
     with pytest.raises(InputError) as e:
         expand((op(0), repeat))

@@ -29,9 +29,10 @@ def train(job: dict, rank: int) -> float:
         chain[s].requires_grad_(False)
     count = job["microbatches"]
     x, y = torch.randn(count, WIDTH, dtype=torch.float64), torch.randn(count, WIDTH, dtype=torch.float64)
-    loss_fn = lambda out, target: (
-        ((out - target) ** 2).sum() * (1 + target.abs().sum())
-    )  # each microbatch weighs differently
+
+    def loss_fn(out, target):
+        return ((out - target) ** 2).sum() * (1 + target.abs().sum())  # each microbatch weighs differently
+
     reference = copy.deepcopy(chain)
     for i in range(count):
         out = x[i : i + 1]

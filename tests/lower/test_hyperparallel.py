@@ -98,7 +98,7 @@ def test_plans_of_the_algebra(skeleton, chunks, P, M, frozen):
         "hyperparallel",
     )
     lists = json.loads(found.text)
-    for r, steps in lists.items():
+    for _r, steps in lists.items():
         kinds = [s.split()[0] for s in steps]
         body = [i for i, k in enumerate(kinds) if not k.startswith("MPIPE_")]
         if body:

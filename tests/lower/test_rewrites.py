@@ -66,7 +66,7 @@ def test_there_are_eight():
 
 def test_a_rewrite_passes_its_check_and_leaves_a_valid_program_valid(count):
     seen = set()
-    for seed, rng, program in programs(count):
+    for seed, _rng, program in programs(count):
         if not valid(program):
             continue
         for rewrite in (PLACEHOLDERS, WHOLE_BACKWARD):
@@ -87,7 +87,7 @@ def test_a_rewrite_passes_its_check_and_leaves_a_valid_program_valid(count):
 
 
 def test_early_transfers_are_worse_under_no_model_with_queues(count):
-    for seed, rng, program in programs(count // 3):
+    for seed, _rng, program in programs(count // 3):
         before = placed(program)
         if before is None:
             continue
@@ -125,7 +125,7 @@ def only_launches(a, b) -> bool:
 
 def test_a_check_of_early_transfers_sees_what_moved_the_other_way(count):
     caught = 0
-    for seed, rng, program in programs(count):
+    for _seed, _rng, program in programs(count):
         before = placed(program)
         if before is None:
             continue

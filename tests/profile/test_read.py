@@ -158,7 +158,10 @@ def test_places_in_any_dress():
         'a = """\n[b]\nc = 1"""  # d = 3\n"e".f = [1,\n  2]\n[[g]]\n[g.h]\ni = 5\n[[g]]\ni = { j = "k=l" }\n',
     )
     places = Places(source)
-    at = lambda span: (*source.line_column(span.at), source.text[span.at : span.at + span.width])
+
+    def at(span):
+        return (*source.line_column(span.at), source.text[span.at : span.at + span.width])
+
     assert at(places.key("e", "f")) == (4, 1, '"e".f') and at(places.value("e", "f")) == (4, 9, "[1,\n  2]")
     assert (
         at(places.value("g", 0, "h", "i")) == (8, 5, "5")

@@ -337,7 +337,7 @@ TORN = {
     "not a number": '{"traceEvents": [{"ts": NaN}]}',
     "a long number": '{"traceEvents": [{"ts": %s}]}' % ("9" * 10000),
     "a long fraction": '{"traceEvents": [{"ts": 1.%s}]}' % ("9" * 100),
-    "deep": '{"traceEvents": %s%s}' % ("[" * 100000, "]" * 100000),
+    "deep": '{{"traceEvents": {}{}}}'.format("[" * 100000, "]" * 100000),
     "no comma": '[{"ph": "X"} {"ph": "X"}]',
     "single quotes": "{'traceEvents': []}",
 }

@@ -79,7 +79,10 @@ def ran(text: str, model: str = "pair") -> str:
 
     found = subject(text, models=(model,))
     run = scene(found, model).timeline
-    later = lambda times: np.where(times < 0, -1, times * 11 // 10 + 3)
+
+    def later(times):
+        return np.where(times < 0, -1, times * 11 // 10 + 3)
+
     return dumps(found.name, Timeline(run.program, model, later(run.start), later(run.end)))
 
 

@@ -210,7 +210,9 @@ def test_the_keyboard_reaches_every_operation(opened):
 
 
 def test_dark_and_light(opened):
-    ground = lambda page: page.evaluate("getComputedStyle(document.body).backgroundColor")
+    def ground(page):
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
     page = opened("regions", color_scheme="dark")
     assert state(page)["theme"] == "dark" and ground(page) == "rgb(20, 22, 26)"
     page.click("#theme")
@@ -237,10 +239,13 @@ def test_two_fingers_zoom(opened):
     before = state(page)["scale"]
     session = page.context.new_cdp_session(page)
     y = page.locator("#view").bounding_box()["y"] + 120
-    touch = lambda kind, *xs: session.send(
-        "Input.dispatchTouchEvent",
-        {"type": kind, "touchPoints": [{"x": x, "y": y, "id": i} for i, x in enumerate(xs)]},
-    )
+
+    def touch(kind, *xs):
+        return session.send(
+            "Input.dispatchTouchEvent",
+            {"type": kind, "touchPoints": [{"x": x, "y": y, "id": i} for i, x in enumerate(xs)]},
+        )
+
     touch("touchStart", 180, 220)
     for d in (10, 30, 60, 90):
         touch("touchMove", 180 - d, 220 + d)

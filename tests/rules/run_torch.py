@@ -31,9 +31,10 @@ def main(rank: int, ranks: int, store: str, csv: str, microbatches: int, frozen:
     for s in frozen:
         chain[s].requires_grad_(False)
     x, y = torch.randn(microbatches, WIDTH), torch.randn(microbatches, WIDTH)
-    loss_fn = lambda out, target: (
-        ((out - target) ** 2).sum() * (1 + target.abs().sum())
-    )  # each microbatch weighs differently
+
+    def loss_fn(out, target):
+        return ((out - target) ** 2).sum() * (1 + target.abs().sum())  # each microbatch weighs differently
+
     reference = copy.deepcopy(chain)
     for i in range(microbatches):
         out = x[i : i + 1]

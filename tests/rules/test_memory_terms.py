@@ -111,7 +111,10 @@ def test_the_solver_with_open_sizes():
         elaborate_text(one("weights 10B", "capacity 1000B  optimizer 8B per parameter sharded 3")).program
     )
     found = smt.find_largest_size(program, smt.Parameter("w", "weights", (0,)))
-    fits = lambda w: w + w + -(-8 * w // 6) <= 1000
+
+    def fits(w):
+        return w + w + -(-8 * w // 6) <= 1000
+
     assert fits(found.value) and not fits(found.value + 1)
 
 

@@ -62,7 +62,7 @@ def test_what_differs_is_said_at_the_start_on_every_rank(fail):
             ),
         )
     ):
-        for _, text, said in ranks:
+        for _, _text, said in ranks:
             assert re.search(expected, said[i], re.S), (way, said[i])
 
 
@@ -165,8 +165,13 @@ def test_a_receive_is_posted_while_the_rank_waits_for_another_queue(fail):
     """Rank 0 asks for 1F1 before rank 1 has said what it is made of, and then waits for rank 2 to take 2F0,
     which it does only after rank 1 has sent 1F1.
     """
-    forwards = lambda s, ms: " ".join(f"{s}RECV_F{m} {s}F{m} {s}SEND_F{m} {s}WAIT_F{m}" for m in ms)
-    backwards = lambda s: " ".join(f"{s}RECV_B{m} {s}B{m} {s}SEND_B{m}" for m in range(3))
+
+    def forwards(s, ms):
+        return " ".join(f"{s}RECV_F{m} {s}F{m} {s}SEND_F{m} {s}WAIT_F{m}" for m in ms)
+
+    def backwards(s):
+        return " ".join(f"{s}RECV_B{m} {s}B{m} {s}SEND_B{m}" for m in range(3))
+
     ranks = fail(
         3,
         "late",

@@ -98,7 +98,9 @@ def union(intervals: np.ndarray) -> np.ndarray:
 
 
 def _rank(T: int, work: np.ndarray, talk: np.ndarray) -> Rank:
-    length = lambda x: int((x[:, 1] - x[:, 0]).sum())
+    def length(x):
+        return int((x[:, 1] - x[:, 0]).sum())
+
     K = length(talk)
     overlap = length(_common(talk, work))
     first, last = (int(work[:, 0].min()), int(work[:, 1].max())) if len(work) else (T, T)

@@ -50,7 +50,9 @@ VLM = """schedule s {{
 
 
 def random_durations(program, pick):
-    each = lambda low, high: [pick.randint(low, high) for _ in program.stages]
+    def each(low, high):
+        return [pick.randint(low, high) for _ in program.stages]
+
     times = (
         TIMES
         if pick.random() < 0.3
@@ -92,7 +94,7 @@ def vlm(pick):
 def cases(thorough: bool):
     """Programs and their durations."""
     pick = random.Random(5)
-    for turn in range(8 if thorough else 1):
+    for _turn in range(8 if thorough else 1):
         for name, V in SKELETONS:
             for _ in range(2):
                 P, M = pick.randint(1, 5), pick.randint(1, 14) if pick.random() < 0.7 else 40
@@ -194,7 +196,7 @@ def skipped(monkeypatch):
 @pytest.mark.parametrize("name, V", SKELETONS)
 def test_skipping_changes_no_number(name, V, skipped, pytestconfig):
     pick = random.Random(len(name) + V)
-    for turn in range(24 if pytestconfig.getoption("--thorough") else 3):
+    for _turn in range(24 if pytestconfig.getoption("--thorough") else 3):
         program = derive_standard(name, pick.randint(1, 4), pick.randint(100, 300), V)
         d = random_durations(program, pick)
         row = d.row.copy()
@@ -226,7 +228,9 @@ def test_most_of_a_steady_run_is_skipped(skipped):
 
 
 def test_an_order_that_waits_in_a_circle_late_in_the_run_has_no_times(skipped):
-    forwards = lambda stage: " ".join(f"{stage}F{m}" for m in range(199))
+    def forwards(stage):
+        return " ".join(f"{stage}F{m}" for m in range(199))
+
     program = elaborate_text(
         "schedule s { ranks 2 microbatches 200 place { rank 0: 0, 3 rank 1: 1, 2 } order transfers inserted {"
         f" rank 0: {forwards(0)} 3F199 0F199 rank 1: {forwards(1)} 1F199 2F199 }} }}"
@@ -255,7 +259,10 @@ def cycle_ratio(program, d, k: int) -> Fraction:
     found = find_inputs(f)
     lag, row = travel_times(f, found, d), d.row.copy()
     row[f.second_halves - 1] = 0  # of an overlap the second row takes the time
-    key = lambda i: (int(o.kind[i]), int(o.stage[i]), int(o.mb[i]) % k)
+
+    def key(i):
+        return (int(o.kind[i]), int(o.stage[i]), int(o.mb[i]) % k)
+
     for i in range(len(o)):
         if not middle <= o.mb[i] < middle + k:
             continue
@@ -307,10 +314,12 @@ def test_the_period_is_the_largest_mean_of_a_circle(name, V):
 
 
 def test_periods_of_known_schedules():
-    unit = lambda name, P, M, V=1: simulate_figures(
-        derive_standard(name, P, M, V),
-        durations_by_kind(derive_standard(name, P, M, V), {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}),
-    )
+    def unit(name, P, M, V=1):
+        return simulate_figures(
+            derive_standard(name, P, M, V),
+            durations_by_kind(derive_standard(name, P, M, V), {Kind.F: 1, Kind.B: 2, Kind.I: 1, Kind.W: 1}),
+        )
+
     for name, V, per in (
         ("1f1b", 1, 3),
         ("zb_h1", 1, 3),
@@ -323,9 +332,10 @@ def test_periods_of_known_schedules():
     assert (unit("1f1b", 4, 64).period, unit("1f1b", 4, 64).every) == (3, 1)
     assert unit("1f1b", 4, 6).period is None
     uneven = elaborate_text(
-        "schedule s { ranks 2 microbatches 24 images [%s] model { layers a[2] { forward 1us per image "
-        "backward 2us per image } } cut { x = a : 1f1b } }"
-        % ", ".join(str(1 + m * m % 5 + m % 7) for m in range(24))
+        "schedule s {{ ranks 2 microbatches 24 images [{}] model {{ layers a[2] {{ forward 1us per image "
+        "backward 2us per image }} }} cut {{ x = a : 1f1b }} }}".format(
+            ", ".join(str(1 + m * m % 5 + m % 7) for m in range(24))
+        )
     )
     assert simulate_figures(uneven.program, compute_durations(uneven.program, uneven.times)).period is None
 

@@ -47,15 +47,23 @@ def test_the_classes_are_all_that_differs(request):
     """Every value that one of the 2^k freezings has, a class has, and the reverse."""
     draw = random.Random(5)
     for _ in range(400 if request.config.getoption("--thorough") else 8):
-        us = lambda: f"{draw.randint(0, 9)}us"
-        maybe = lambda text, share=0.3: text if draw.random() < share else ""
+
+        def us():
+            return f"{draw.randint(0, 9)}us"
+
+        def maybe(text, share=0.3):
+            return text if draw.random() < share else ""
+
         P, mod, proj, encodes = (
             draw.choice([1, 2, 3]),
             maybe("modality v"),
             maybe("p", 0.5),
             draw.random() < 0.7,
         )
-        times = lambda: f"forward {us()}  backward_input {us()}  backward_weight {us()}"
+
+        def times():
+            return f"forward {us()}  backward_input {us()}  backward_weight {us()}"
+
         model = f"layers vit[{draw.randint(1, 3)}] {{ {times()} {mod} {maybe('recompute')} }} " + (
             f"layer p {{ {times()} {mod} }}" if proj else ""
         )
@@ -110,7 +118,10 @@ def test_a_bound_that_only_some_freezing_breaks():
     trained = values(e, frozenset(e.freezing))[0]
     worst = max(values(e, frozenset(c))[0] for n in range(5) for c in itertools.combinations(e.freezing, n))
     assert trained < worst
-    share = lambda x, up: -(-x.numerator * 10**6 // x.denominator) + up
+
+    def share(x, up):
+        return -(-x.numerator * 10**6 // x.denominator) + up
+
     assert check(vlm(f"bubble <= {share(worst, 1) / 10**4}%")).verdict.value == "valid"
     found = check(vlm(f"bubble <= {share(trained, 1) / 10**4}%"))
     (finding,) = found.answers[0].errors

@@ -141,9 +141,10 @@ def test_overlaps_of_pairs_of_stages():
 
 def test_beside_compute_or_in_its_order():
     """Two stages a rank: beside compute, the first reduction hides under what the rank still does."""
-    source = lambda more: text(
-        f"replicas 2 {{ bandwidth 2GB/s {more} }}", body="gpipe(chunks: 2)", layers="u[4]"
-    )
+
+    def source(more):
+        return text(f"replicas 2 {{ bandwidth 2GB/s {more} }}", body="gpipe(chunks: 2)", layers="u[4]")
+
     total = {}
     for more in ("", "blocking"):
         e = elaborate_text(source(more))

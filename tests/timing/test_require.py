@@ -151,9 +151,9 @@ def test_the_smallest_value_that_breaks_a_makespan():
 
 
 def test_an_exposure_over_an_interval_of_the_encoder():
-    over = lambda limit: check(
-        derived(f"exposure <= {limit}ms", "assume vit.forward in [1ms, 6ms]", **ENCODER)
-    )
+    def over(limit):
+        return check(derived(f"exposure <= {limit}ms", "assume vit.forward in [1ms, 6ms]", **ENCODER))
+
     assert over(12).verdict.value == "valid" and over(6).verdict.value == "invalid"
     assert "it breaks from" in over(6).answers[0].errors[0].message
 
@@ -216,7 +216,10 @@ def test_the_solver_against_brute_force():
             compute_exposure(e.program, at(v)).exposed
             for v in itertools.product(*(range(r + 1) for r in ranges))
         )
-        ask = lambda limit: find_excess(ranges, steps(False), steps(True), Excess(1, 1, (0, ()), limit))
+
+        def ask(limit):
+            return find_excess(ranges, steps(False), steps(True), Excess(1, 1, (0, ()), limit))
+
         assert ask(worst) is None
         if worst:
             values = ask(worst - 1)

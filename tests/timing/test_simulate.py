@@ -42,7 +42,10 @@ TIMES = {Kind.F: 10, Kind.B: 21, Kind.I: 9, Kind.W: 12}
 def random_durations(program, seed: int):
     """A different duration for every stage, and transfers of 4."""
     pick = random.Random(seed)
-    each = lambda low, high: [pick.randint(low, high) for _ in program.stages]
+
+    def each(low, high):
+        return [pick.randint(low, high) for _ in program.stages]
+
     return durations_by_kind(
         program,
         {Kind.F: each(1, 20), Kind.B: each(1, 40), Kind.I: each(1, 20), Kind.W: each(0, 20)},
@@ -123,13 +126,13 @@ def test_idle_time_by_hand():
 
 
 def test_periods():
-    found = lambda name, P, M, V, times, comm=0: (
-        compute_figures(
+    def found(name, P, M, V, times, comm=0):
+        return compute_figures(
             simulate(
                 derive_standard(name, P, M, V), durations_by_kind(derive_standard(name, P, M, V), times, comm)
             )
         ).period
-    )
+
     assert found("1f1b", 4, 32, 1, TIMES) == 31
     assert found("zb_h1", 4, 32, 1, TIMES) == 31
     assert found("interleaved", 4, 64, 2, TIMES) == 62
@@ -158,10 +161,15 @@ def test_reductions_beside_compute_and_in_its_way():
         "schedule s { ranks 2 microbatches 4 model { layers u[4] { forward 1us backward 2us weights 1MB } } "
         "cut { x = u : interleaved(chunks: 2) } }"
     )
-    length = lambda **data: makespan(
-        e.program,
-        compute_durations(e.program, e.times, Machine(data=DataParallel(2, **data)) if data else Machine()),
-    )
+
+    def length(**data):
+        return makespan(
+            e.program,
+            compute_durations(
+                e.program, e.times, Machine(data=DataParallel(2, **data)) if data else Machine()
+            ),
+        )
+
     alone = length()
     # 2 x (1 MB / 2 at 1 GB/s) = 1 ms each: chunk 1 of a rank has its last W earlier than chunk 0, and the two
     # follow one another

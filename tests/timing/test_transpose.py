@@ -46,11 +46,13 @@ def instance(pick: random.Random, frozen: bool = True, uniform: bool = False):
 def random_times(program, images, pick: random.Random, uniform: bool):
     import numpy as np
 
-    each = lambda low, high: (
-        [pick.randint(low, high)] * len(program.stages)
-        if uniform
-        else [pick.randint(low, high) for _ in program.stages]
-    )
+    def each(low, high):
+        return (
+            [pick.randint(low, high)] * len(program.stages)
+            if uniform
+            else [pick.randint(low, high) for _ in program.stages]
+        )
+
     times = {Kind.F: each(1, 9), Kind.B: each(1, 15), Kind.I: each(1, 9), Kind.W: each(0, 9)}
     d = durations_by_kind(program, times, pick.choice((0, 0, 2, 5)))
     mine = (program.order.stage == 0) & (program.order.kind != Kind.LOSS)
@@ -242,12 +244,15 @@ def test_encodes_in_bubbles_by_deadline():
         P, M = pick.randint(2, 4), pick.randint(4, 16)
         images = [pick.randint(0, 2) for _ in range(M)]
         body, owner = pick.choice(("1f1b", "zb_h1", "gpipe")), pick.choice(("balanced", "round_robin"))
-        text = lambda place: (
-            f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward {pick_e}us per image  "
-            f"backward_input 1us  backward_weight 1us  modality v  frozen }}"
-            f" layers u[{P}] {{ forward 5us  backward_input 6us  backward_weight 4us }} }} images {images}"
-            f" cut {{ enc = vit : transpose(owner: {owner}, place: {place}) x = u : {body} }} }}"
-        )
+
+        def text(place):
+            return (
+                f"schedule s {{ ranks {P} microbatches {M} model {{ layer vit {{ forward {pick_e}us per image  "
+                f"backward_input 1us  backward_weight 1us  modality v  frozen }}"
+                f" layers u[{P}] {{ forward 5us  backward_input 6us  backward_weight 4us }} }} images {images}"
+                f" cut {{ enc = vit : transpose(owner: {owner}, place: {place}) x = u : {body} }} }}"
+            )
+
         pick_e = pick.randint(1, 12)
         prefix, spread = elaborate_text(text("prefix")), elaborate_text(text("deadline"))
         exposed = [

@@ -42,7 +42,10 @@ def layer(
     trainable=True, modality=None, weights=0, activation=0, until_weight=0, output=0, workspace=0
 ) -> dict:
     """Sizes in bytes: a number, or a pair (fixed, per image)."""
-    size = lambda v: list(v) if isinstance(v, (list, tuple)) else [v, 0]
+
+    def size(v):
+        return list(v) if isinstance(v, (list, tuple)) else [v, 0]
+
     return {
         "name": "layer",
         "trainable": trainable,
@@ -158,17 +161,28 @@ def one_f_one_b(ranks: int, mbs: int, *, grouped: bool = True, waits: bool = Tru
         first, last = r == 0, r == ranks - 1
         warm = min(ranks - 1 - r, mbs)
         text: list[str] = []
-        pair = lambda *ops: (
-            [op for op in ops if op]
-            if not grouped
-            else ["{" + " ".join(filter(None, ops)) + "}"]
-            if any(ops)
-            else []
-        )
-        receive_f = lambda m: "" if first or m >= mbs else f"{r}RECV_F{m}"
-        send_f = lambda m: "" if last else f"{r}SEND_F{m}"
-        receive_b = lambda m: "" if last else f"{r}RECV_B{m}"
-        send_b = lambda m: "" if first else f"{r}SEND_B{m}"
+
+        def pair(*ops):
+            return (
+                [op for op in ops if op]
+                if not grouped
+                else ["{" + " ".join(filter(None, ops)) + "}"]
+                if any(ops)
+                else []
+            )
+
+        def receive_f(m):
+            return "" if first or m >= mbs else f"{r}RECV_F{m}"
+
+        def send_f(m):
+            return "" if last else f"{r}SEND_F{m}"
+
+        def receive_b(m):
+            return "" if last else f"{r}RECV_B{m}"
+
+        def send_b(m):
+            return "" if first else f"{r}SEND_B{m}"
+
         for m in range(warm):
             text += [receive_f(m), f"{r}F{m}", send_f(m)]
         text.append(receive_f(warm))

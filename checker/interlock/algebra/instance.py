@@ -227,7 +227,10 @@ def _show(node) -> str:
         case ast.Call(function=function, arguments=arguments):
             return f"{function}({', '.join(map(_show, arguments))})"
         case ast.Binary(operator=o, left=a, right=b) if o in ("*", "div", "mod"):
-            wrap = lambda x: f"({_show(x)})" if isinstance(x, ast.Binary) and x.operator in "+-" else _show(x)
+
+            def wrap(x):
+                return f"({_show(x)})" if isinstance(x, ast.Binary) and x.operator in "+-" else _show(x)
+
             return f"{wrap(a)} {o} {wrap(b)}" if o != "*" else f"{wrap(a)}*{wrap(b)}"
         case (
             ast.Binary(operator=o, left=a, right=b)

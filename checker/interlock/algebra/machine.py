@@ -67,7 +67,10 @@ def memory(node: ast.MemoryBlock | None, ranks: int) -> Memory | None:
         _per_weight_byte(share, node.weights) for share in (node.master, node.optimizer) if share is not None
     ]
     gradient = _per_weight_byte(node.gradient, node.weights) if node.gradient is not None else Fraction(1)
-    ratio = lambda fraction: (fraction.numerator, fraction.denominator)
+
+    def ratio(fraction):
+        return (fraction.numerator, fraction.denominator)
+
     return Memory(
         _of_ranks(node.capacities, ranks, None, lambda c: c.size.value),
         ratio(gradient),
@@ -100,7 +103,10 @@ def logits_of(share: ast.Share, vocabulary: int, tokens: Size) -> Size:
     """tokens * vocabulary * bytes / shards, rounded up: what the loss keeps of a microbatch until its
     gradient is known.
     """
-    part = lambda n: -(-n * vocabulary * share.amount.value // (share.shards.value if share.shards else 1))
+
+    def part(n):
+        return -(-n * vocabulary * share.amount.value // (share.shards.value if share.shards else 1))
+
     return Size(part(tokens.fixed), part(tokens.per_image))
 
 

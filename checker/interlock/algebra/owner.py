@@ -112,9 +112,12 @@ def balanced(encode: Sequence[int], slot: Sequence[int]) -> tuple[int, ...] | No
     `greedy`.
     """
     best = greedy(encode, slot)
-    load = lambda owner: max(
-        0, *(sum(e for m, e in enumerate(encode) if owner[m] == r) - w for r, w in enumerate(slot))
-    )
+
+    def load(owner):
+        return max(
+            0, *(sum(e for m, e in enumerate(encode) if owner[m] == r) - w for r, w in enumerate(slot))
+        )
+
     jobs = sorted((m for m in range(len(encode)) if encode[m] > 0), key=lambda m: (-encode[m], m))
     if not jobs:
         return best

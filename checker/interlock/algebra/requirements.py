@@ -94,7 +94,10 @@ def requirements(schedule: Elaborated) -> Requirements:
     undecided += ["`prove` is decided by the `prove` command, which this version lacks"] * bool(
         schedule.proves
     )
-    given = lambda table: tuple(table) if any(x is not None for x in table) else None
+
+    def given(table):
+        return tuple(table) if any(x is not None for x in table) else None
+
     return Requirements(given(peak), given(in_flight), bounded, tuple(dict.fromkeys(undecided)), tuple(costs))
 
 

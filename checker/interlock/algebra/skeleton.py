@@ -232,7 +232,10 @@ class Interpreter:
         if not np.any(bad):
             return
         lane = int(np.argmax(bad)) if isinstance(bad, np.ndarray) else 0
-        at = lambda v: int(v[lane]) if isinstance(v, np.ndarray) else int(v)
+
+        def at(v):
+            return int(v[lane]) if isinstance(v, np.ndarray) else int(v)
+
         shown = f"{op.kind}({', '.join(str(at(v)) for v in values)})"
         turns = [f"{k} = {at(v)}" for k, v in env.items() if isinstance(v, np.ndarray)]
         where = ", ".join([f"rank {self._rank}"] + turns + [f"{k} = {at(v)}" for k, v in self.values.items()])

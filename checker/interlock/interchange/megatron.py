@@ -268,7 +268,10 @@ def _stages(items: list[tuple[str, Span]]) -> tuple[list[str], list[Span | None]
 def _check_items(stages: list[str], spans: list[Span]) -> None:
     whole = "".join(stages)
     ends = list(accumulate(map(len, stages)))
-    place = lambda at: spans[bisect_right(ends, at)]
+
+    def place(at):
+        return spans[bisect_right(ends, at)]
+
     for letter, what in (("E", "embedding"), ("L", "loss")):
         if whole.count(letter) > 1:
             raise error(
@@ -472,7 +475,10 @@ def to_sched(layout: Layout, name: str, microbatches: int | None = None) -> str:
 
 def _short(layout: Layout) -> str:
     """The layout with equal neighbouring stages as groups."""
-    squeeze = lambda items: re.sub(r"(.)\1{2,}", lambda m: f"{m[1]}*{len(m[0])}", items)
+
+    def squeeze(items):
+        return re.sub(r"(.)\1{2,}", lambda m: f"{m[1]}*{len(m[0])}", items)
+
     out, i, stages = "", 0, layout.stages
     while i < len(stages):
         j = i

@@ -43,7 +43,10 @@ class _Flag:
 def read_flags(source: Source, sizes: LayoutSizes = NO_SIZES) -> Layout:
     """The layout that Megatron's flags come to. Raises InputError (IL104, IL106, IL111, IL214, IL215)."""
     flags = _flags(source)
-    value = lambda name: flags[name].value if name in flags else None
+
+    def value(name):
+        return flags[name].value if name in flags else None
+
     whole = Span(source.base, max(len(source.text.rstrip()), 1))
     if "ranks" not in flags:
         raise error(
@@ -173,7 +176,10 @@ def _layout_of_flags(source: Source, flags: dict[str, _Flag], sizes: LayoutSizes
                     "delete one of the two",
                 )
             )
-    value = lambda name: flags[name].value if name in flags else None
+
+    def value(name):
+        return flags[name].value if name in flags else None
+
     start, end = flags["layout"].at
     layers = value("layers") if sizes.layers is None else sizes.layers
     mtp = value("mtp") if sizes.mtp is None else sizes.mtp
@@ -190,7 +196,10 @@ def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
 
     Raises IL111, IL215.
     """
-    value = lambda name: flags[name].value if name in flags else None
+
+    def value(name):
+        return flags[name].value if name in flags else None
+
     layers, ranks, first, last = value("layers"), value("ranks"), value("first"), value("last")
     _together(flags, "per_stage", "chunks", "both give the number of chunks")
     for name in ("first", "last"):

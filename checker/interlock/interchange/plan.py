@@ -83,7 +83,10 @@ def program_head(program: Program) -> dict:
 
 def dumps(plan: Plan) -> str:
     """One operation a line, so that a line number names an operation."""
-    compact = lambda value: json.dumps(value, separators=(",", ":"))
+
+    def compact(value):
+        return json.dumps(value, separators=(",", ":"))
+
     fields = {
         "format": FORMAT,
         "name": plan.name,
@@ -148,7 +151,10 @@ def _as_text(rank: Sequence[dict]) -> list[str]:
 
 def read_program(plain: dict, ranks: Sequence[Sequence[dict]]) -> Program:
     """The program that a head and lists of actions say. Raises KeyError, TypeError, ValueError."""
-    size = lambda pair: Size(*pair)
+
+    def size(pair):
+        return Size(*pair)
+
     layers = tuple(
         Layer(
             l["name"],

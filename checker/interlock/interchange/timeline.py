@@ -35,12 +35,18 @@ def dumps(name: str, timeline: Timeline) -> str:
     is in one.
     """
     p, launch = timeline.program, timeline.program.order.launch
-    compact = lambda value: json.dumps(value, separators=(",", ":"))
+
+    def compact(value):
+        return json.dumps(value, separators=(",", ":"))
+
     times = [
         [None if x < 0 else int(x) for x in pair]
         for pair in zip(timeline.start.tolist(), timeline.end.tolist())
     ]
-    line = lambda i: compact([p.show(i), *times[i], *([int(launch[i])] if launch[i] >= 0 else [])])
+
+    def line(i):
+        return compact([p.show(i), *times[i], *([int(launch[i])] if launch[i] >= 0 else [])])
+
     ranks = [
         "[" + ",\n".join(["", *map(line, range(a, b))])[1:] + "]"
         for a, b in zip(p.order.start[:-1].tolist(), p.order.start[1:].tolist())
@@ -73,7 +79,10 @@ def read(source: Source) -> Measured:
     """Raises InputError (IL104, IL112, IL113), with the place."""
     value = read_json(source, booleans=True)
     entries = value.expect(dict, "a timeline", _AGAIN)
-    get = lambda key, kind, what: _entry(value, key).expect(kind, what, _AGAIN)
+
+    def get(key, kind, what):
+        return _entry(value, key).expect(kind, what, _AGAIN)
+
     if get("format", str, "a format") != FORMAT:
         raise error(
             "IL112",
@@ -232,7 +241,10 @@ def _program(plain: dict, rows: list[list[_Row]], where: Span, lists: Span) -> P
     names = plain.get("names") if isinstance(plain.get("names"), list) else []
     actions = [[row.action for row in rank] for rank in rows]
     flat = [a for rank in actions for a in rank]
-    column = lambda key, absent: [a.get(key, absent) for a in flat]
+
+    def column(key, absent):
+        return [a.get(key, absent) for a in flat]
+
     start = [0]
     for rank in rows:
         start.append(start[-1] + len(rank))

@@ -165,7 +165,9 @@ class Models(Base):
 
     @rule
     def region(self, span, name, *parts):
-        pick = lambda kind: tuple(p for p in parts if isinstance(p, kind))
+        def pick(kind):
+            return tuple(p for p in parts if isinstance(p, kind))
+
         arguments = pick(ast.Argument)
         named: dict[str, ast.Argument] = {}
         for a in arguments:
@@ -194,7 +196,9 @@ class Builder(Models, Machines, Orders, Skeletons):
 
     @rule
     def start(self, span, *items):
-        pick = lambda kind: tuple(i for i in items if isinstance(i, kind))
+        def pick(kind):
+            return tuple(i for i in items if isinstance(i, kind))
+
         return ast.File(pick(ast.Use), pick(ast.Skeleton), pick(ast.Schedule), span)
 
     @rule
@@ -203,7 +207,9 @@ class Builder(Models, Machines, Orders, Skeletons):
 
     @rule
     def schedule(self, span, name, *statements):
-        pick = lambda kind: tuple(s for s in statements if isinstance(s, kind))
+        def pick(kind):
+            return tuple(s for s in statements if isinstance(s, kind))
+
         once = self._once(
             [
                 s if isinstance(s, Part) else Part(_SINGLE[type(s)], s, s.span)
@@ -276,7 +282,9 @@ class Builder(Models, Machines, Orders, Skeletons):
 
     @rule
     def tie(self, span, *parts):
-        pick = lambda kind: tuple(p for p in parts if isinstance(p, kind))
+        def pick(kind):
+            return tuple(p for p in parts if isinstance(p, kind))
+
         name = next((self._word(p) for p in parts if getattr(p, "type", "") == "NAME"), None)
         comm = next((p.value for p in parts if isinstance(p, Part)), None)
         return ast.TieDef(name, pick(ast.LayerRef), pick(ast.IndexRange), comm, span)

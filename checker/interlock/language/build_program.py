@@ -228,7 +228,9 @@ for _name in ("or", "and", "not"):
 class Skeletons(Expressions):
     @rule
     def skeleton(self, span, name, *parts):
-        pick = lambda kind: tuple(p for p in parts if isinstance(p, kind))
+        def pick(kind):
+            return tuple(p for p in parts if isinstance(p, kind))
+
         once = self._once(
             [
                 Part("rank", p, p.span) if isinstance(p, ast.RankProgram) else p

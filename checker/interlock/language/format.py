@@ -152,7 +152,10 @@ def _space(before: str, token: str, gap: bool) -> bool:
 
 def _aligned(lines: list[_Line]) -> list[str]:
     texts: dict[int, str] = {}
-    key = lambda n: (lines[n].sign, len(lines[n].left) - len(lines[n].left.lstrip(" ")))
+
+    def key(n):
+        return (lines[n].sign, len(lines[n].left) - len(lines[n].left.lstrip(" ")))
+
     for (sign, _), group in groupby((n for n, line in enumerate(lines) if line.below is None), key):
         rows = list(group)
         width = max(len(lines[n].left) for n in rows) if sign and any(lines[n].apart for n in rows) else 0

@@ -53,7 +53,10 @@ def to_sched(program: Program, name: str, expect: str | None = None, comments: S
         lines += _wrapped("  freeze stage", _with_commas(_ranges(frozen)))
     for c in program.communicators[1:]:
         lines += _wrapped(f"  communicator {c.name} = ranks", _with_commas(_ranges(list(c.ranks))))
-    mode = lambda inserted: "inserted" if inserted else "written"
+
+    def mode(inserted):
+        return "inserted" if inserted else "written"
+
     reductions = (
         f" reductions {mode(program.reductions_inserted)}"
         if program.reductions_inserted != program.inserted
@@ -100,7 +103,10 @@ def _items(program: Program, rank: int) -> Iterator[str]:
     rows = slice(int(o.start[rank]), int(o.start[rank + 1]))
     kind, stage, mb, launch = (c[rows].tolist() for c in (o.kind, o.stage, o.mb, o.launch))
     names = [k.name for k in Kind]
-    write = lambda k: _op(names[kind[k]], stage[k], mb[k]) if stage[k] >= 0 else program.show(rows.start + k)
+
+    def write(k):
+        return _op(names[kind[k]], stage[k], mb[k]) if stage[k] >= 0 else program.show(rows.start + k)
+
     i, n = 0, len(kind)
     while i < n:
         j = i + 1

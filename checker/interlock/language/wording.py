@@ -279,11 +279,12 @@ def explain(t: Trouble) -> tuple[str, str]:
         return f"`{found}` is not part of the language", "names are made of ASCII letters, digits and `_`"
     if t.found and t.found in UNITS and t.before.replace("_", "").replace(".", "").isdigit():
         return f"the unit `{found}` stands apart from its number", f"write `{t.before}{t.found}`"
-    if t.found in (")", "]", "}") and t.found not in [
-        p.strip("`") for p in map(_TERMINALS.get, t.accepts) if p
-    ]:
-        if t.complete or t.first == "":
-            return f"`{found}` closes nothing", "delete it, or open it where it should begin"
+    if (
+        t.found in (")", "]", "}")
+        and t.found not in [p.strip("`") for p in map(_TERMINALS.get, t.accepts) if p]
+        and (t.complete or t.first == "")
+    ):
+        return f"`{found}` closes nothing", "delete it, or open it where it should begin"
     if t.complete or not t.first:
         return _no_statement(t, found)
     return _expected(t, found), written

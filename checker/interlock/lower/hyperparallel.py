@@ -93,7 +93,10 @@ def mpipe_form(program: Program, trained: Program | None = None) -> Program:
             ),
             default=start,
         )
-        key = lambda row: row.mb
+
+        def key(row):
+            return row.mb
+
         out.append(
             rest[:start] + sorted(gathers, key=key) + rest[start:end] + sorted(scatters, key=key) + rest[end:]
         )

@@ -130,7 +130,10 @@ def _check_whole(before: Program, after: Program) -> str:
     """
     old, new = [unlaunched(r) for r in rows_of(before)], [unlaunched(r) for r in rows_of(after)]
     answers = _table(before)
-    count = lambda ranks: Counter((row.kind, row.key) for rank in ranks for row in rank)
+
+    def count(ranks):
+        return Counter((row.kind, row.key) for rank in ranks for row in rank)
+
     went, came = count(old) - count(new), count(new) - count(old)
     weights = {row.key for rank in old for row in rank if row.kind is Kind.W}
     for (kind, key), n in came.items():
@@ -205,7 +208,10 @@ def _before_the_end(rank: list[Row], old: int) -> list[Row]:
 def _where_trained(mine: list[Row], theirs: list[Row], missing: set) -> list[Row]:
     """`mine` with the backwards that are `missing`, each after what precedes it in the trained order."""
     out, i = [], 0
-    same = lambda a, b: a.key == b.key and (a.kind is b.kind or (a.kind, b.kind) == (Kind.I, Kind.B))
+
+    def same(a, b):
+        return a.key == b.key and (a.kind is b.kind or (a.kind, b.kind) == (Kind.I, Kind.B))
+
     for row in theirs:
         if i < len(mine) and same(mine[i], row):
             out.append(mine[i])
@@ -330,13 +336,16 @@ def whole_insertion(program: Program, trained: Program | None = None) -> Program
     full = replace(insert(replace(program, layers=layers)), layers=program.layers)
     reduces = Facts(program).footprint.reduce
     tied = {t.name: any(reduces[s] for s in t.stages) for t in program.ties}
-    keep = lambda row: (
-        reduces[row.stage]
-        if row.kind is Kind.REDUCE
-        else tied[full.names[row.name]]
-        if row.kind is Kind.REDUCE_TIE
-        else row.kind is not Kind.STEP
-    )
+
+    def keep(row):
+        return (
+            reduces[row.stage]
+            if row.kind is Kind.REDUCE
+            else tied[full.names[row.name]]
+            if row.kind is Kind.REDUCE_TIE
+            else row.kind is not Kind.STEP
+        )
+
     return with_rows(full, [[row for row in rank if keep(row)] for rank in rows_of(full)])
 
 

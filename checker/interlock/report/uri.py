@@ -7,15 +7,14 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePath
 from urllib.parse import quote
+import contextlib
 
 
 def relative(path: str) -> str:
     """The path from the current folder, with forward slashes; one that lies elsewhere as it is."""
     if os.path.isabs(path):
-        try:
+        with contextlib.suppress(ValueError, OSError):
             path = str(PurePath(path).relative_to(Path.cwd()))
-        except (ValueError, OSError):
-            pass
     return os.path.normpath(path).replace(os.sep, "/")
 
 

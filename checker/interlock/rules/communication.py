@@ -74,7 +74,10 @@ class Transfers:
         """
         sends, recvs = np.flatnonzero(self.is_send), np.flatnonzero(~self.is_send)
         wide = len(self.rows) + 1
-        key = lambda at: self.edge[at] * wide + self.turn[at]
+
+        def key(at):
+            return self.edge[at] * wide + self.turn[at]
+
         _, a, b = np.intersect1d(key(sends), key(recvs), assume_unique=True, return_indices=True)
         return sends[a], recvs[b]
 
@@ -185,7 +188,6 @@ def _crossed_pairs(t: Transfers) -> set[tuple[int, int]]:
 
 
 def _lacking(facts, kind, s, m, left, right, rank, peer) -> Finding:
-    p = facts.program
     carried = {
         Kind.SEND_F: f"the output of {left}F{m}",
         Kind.RECV_F: f"the input of {right}F{m}",
@@ -300,7 +302,10 @@ def _crossed(facts: Facts, t: Transfers, e: int, a: int, b: int, many: int) -> F
     else:
         often = next((x for x, c in sent.items() if c > asked[x]), None)
         never = next((x for x, c in asked.items() if c > sent[x]), None)
-        first = lambda x, mask: int(t.rows[np.flatnonzero(on_edge & mask & (t.payload == x))[0]])
+
+        def first(x, mask):
+            return int(t.rows[np.flatnonzero(on_edge & mask & (t.payload == x))[0]])
+
         how = (
             f"{p.show(first(often, t.is_send))} is sent {sent[often]} times where {asked[often]} "
             f"{'is' if asked[often] == 1 else 'are'} asked, "
@@ -340,7 +345,10 @@ def collectives(facts: Facts) -> Iterator[Finding]:
     for c in np.unique(comm_of).tolist():
         mine = rows[comm_of == c]
         lists = {r: facts.on_rank(mine, r).tolist() for r in p.communicators[c].ranks if r < p.ranks}
-        sign = lambda row: (int(facts.kind[row]), int(facts.stage[row]), int(facts.name[row]))
+
+        def sign(row):
+            return (int(facts.kind[row]), int(facts.stage[row]), int(facts.name[row]))
+
         longest = max(lists, key=lambda r: (len(lists[r]), -r))
         for r, theirs in lists.items():
             ours = lists[longest]

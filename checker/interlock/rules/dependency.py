@@ -216,7 +216,9 @@ def producers(facts: Facts) -> Iterator[Finding]:
     transfer.
     """
     p, kind, M = facts.program, facts.kind, facts.M
-    same_rank = lambda a, b: (a >= 0) & (b >= 0) & (facts.rank[a] == facts.rank[b])
+
+    def same_rank(a, b):
+        return (a >= 0) & (b >= 0) & (facts.rank[a] == facts.rank[b])
 
     def rows(*kinds):
         return np.flatnonzero(np.isin(kind, [int(k) for k in kinds]) & facts.placed)
@@ -254,7 +256,10 @@ def producers(facts: Facts) -> Iterator[Finding]:
         waits = np.flatnonzero(kind == wait)
         if len(waits):
             earliest: dict[tuple[int, int, int], int] = {}
-            name = lambda row: (int(facts.rank[row]), int(facts.stage[row]), int(facts.mb[row]))
+
+            def name(row):
+                return (int(facts.rank[row]), int(facts.stage[row]), int(facts.mb[row]))
+
             for row in np.flatnonzero(kind == send).tolist():
                 earliest.setdefault(name(row), row)
             for row in [r for r in waits.tolist() if earliest.get(name(r), facts.n) > r][:MANY]:

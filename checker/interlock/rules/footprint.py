@@ -115,7 +115,7 @@ def _next(facts: Facts, row: int) -> str:
 
 def idle(facts: Facts) -> Iterator[Finding]:
     """IL603, R-FOOT-2: weight work on a frozen pass-through stage."""
-    p, fp = facts.program, facts.footprint
+    _p, fp = facts.program, facts.footprint
     rows = np.flatnonzero(facts.placed & ((facts.kind == Kind.W) | (facts.kind == Kind.B)))
     through = fp.back[facts.cls[rows], facts.stage[rows]] & ~fp.wwork[facts.cls[rows], facts.stage[rows]]
     stages = np.unique(facts.stage[rows[through]])

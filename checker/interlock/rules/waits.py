@@ -220,8 +220,13 @@ def _members(units: _Units, waits: _Waits) -> None:
 def _consume(facts: Facts, units: _Units, waits: _Waits) -> None:
     """What waits for the end of a transfer of its own rank."""
     M = facts.M
-    at = lambda kind: np.flatnonzero((facts.kind == kind) & facts.placed)
-    end = lambda rows: units.end[units.of[rows]]
+
+    def at(kind):
+        return np.flatnonzero((facts.kind == kind) & facts.placed)
+
+    def end(rows):
+        return units.end[units.of[rows]]
+
     X = np.where(facts.first_X >= 0, facts.first_X, facts.first_W)
     for kind, table in (
         (Kind.RECV_F, facts.first_F),

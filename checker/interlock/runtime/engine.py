@@ -21,6 +21,7 @@ from interlock.runtime.errors import RunError
 from interlock.runtime.reductions import Accumulation, Reducer
 from interlock.runtime.stages import StageRunner
 from interlock.runtime.wire import Leg, Wire, key_of
+import contextlib
 
 _NUMBER = itertools.count()
 _TRANSFERS = frozenset(kind.name for kind in PIPELINE)
@@ -454,10 +455,8 @@ class Runner:
         and with it what that one left in the store.
         """
         self.control.at(-1, "has ended")
-        try:
+        with contextlib.suppress(Exception):
             self.control._publish()
-        except Exception:
-            pass
         self.control.close()
 
 

@@ -29,7 +29,10 @@ def ends(facts: Facts, t: Transfers) -> Iterator[Finding]:
     p = facts.program
     for i in np.flatnonzero(grouped[a] != grouped[b])[:MANY].tolist():
         send, recv = int(t.rows[a[i]]), int(t.rows[b[i]])
-        word = lambda at: "grouped" if grouped[at] else "not grouped"
+
+        def word(at):
+            return "grouped" if grouped[at] else "not grouped"
+
         yield Finding(
             "IL831",
             "R-TGT-NPU-1",

@@ -102,7 +102,10 @@ def placeholders(facts: Facts) -> Iterator[Finding]:
     if not facts.program.placeholders or not facts.S or not facts.M:
         return
     b, i, w = (facts.listed[k] >= 0 for k in (Kind.B, Kind.I, Kind.W))
-    table = lambda t: t[fp.of].T.reshape(-1)
+
+    def table(t):
+        return t[fp.of].T.reshape(-1)
+
     on_path, back, wwork = table(fp.on_path), table(fp.back), table(fp.wwork)
     none = on_path & ~back & ~b & ~i & ~w
     half = on_path & ~b & (i != w) & (~back | ~wwork)

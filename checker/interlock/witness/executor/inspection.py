@@ -90,7 +90,10 @@ def _footprint(w: World) -> Iterator[Problem]:
     """IL601, IL602: what differentiation ran against what is listed."""
     for m in range(w.mbs):
         for s, work in w.work[m].items():
-            has = lambda kind: bool(w.rows(kind, s, m))
+
+            def has(kind):
+                return bool(w.rows(kind, s, m))
+
             if work.back and not has("B") and not (has("I") and (has("W") or not work.weights)):
                 yield Problem("IL601", (), f"the backward of stage {s}, microbatch {m} is not all there")
             if w.placeholders:

@@ -103,7 +103,10 @@ class Ledger:
     def _ends_of_transfers(self, op: Op) -> Iterator[Problem]:
         """IL312: a send has something to send, a receive comes before its use, a wait has its transfer."""
         s, m = op.stage, op.mb
-        has = lambda books, *kinds: any((k, s, m) in books for k in kinds)
+
+        def has(books, *kinds):
+            return any((k, s, m) in books for k in kinds)
+
         bad = None
         match op.kind:
             case "SEND_F":

@@ -11,7 +11,9 @@ from interlock.cli.terminal import LARGEST_FILE, read, report_usage, write
 from interlock.interchange.timeline import dumps
 from interlock.load import Question
 from interlock.lower import backends
-from interlock.runtime import emulation
+from interlock.runtime.comparison import Unfit
+from interlock.runtime.comparison import run as emulate_plan
+from interlock.runtime.emulation import EmulationSettings
 from interlock.text.files import write_whole
 from interlock.timing.durations import NoTimes
 
@@ -91,13 +93,13 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(prepared, int):
         return prepared
     ruling, lowered = prepared
-    asked = emulation.EmulationSettings(args.scale, args.payload, args.timeout, args.calibrate)
+    asked = EmulationSettings(args.scale, args.payload, args.timeout, args.calibrate)
     if args.ranks not in (None, lowered.plan.program.ranks):
         ranks = lowered.plan.program.ranks
         return report_usage(f"{ruling.result.name} has {ranks} ranks, not {args.ranks}")
     try:
-        found = emulation.run(ruling, lowered.plan.program, asked, write)
-    except (NoTimes, emulation.Unfit) as error:
+        found = emulate_plan(ruling, lowered.plan.program, asked, write)
+    except (NoTimes, Unfit) as error:
         return report_usage(str(error))
     write(found.report)
     if args.output is not None:

@@ -4,10 +4,10 @@ URIs where asked.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path, PurePath
 from urllib.parse import quote
-import contextlib
 
 
 def relative(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,6 @@ from interlock.runtime.errors import RunError
 from interlock.runtime.reductions import Accumulation, Reducer
 from interlock.runtime.stages import StageRunner
 from interlock.runtime.wire import Leg, Wire, key_of
-import contextlib
 
 _NUMBER = itertools.count()
 _TRANSFERS = frozenset(kind.name for kind in PIPELINE)

@@ -89,9 +89,16 @@ class Amount:
     scale: int = 1
 
 
+def _split(text: str) -> tuple[str, str | None, str]:
+    """The whole number, the decimals if there are any, and the unit."""
+    match = _NUMBER.fullmatch(text)
+    assert match is not None, text  # the lexer lets nothing else through
+    return match[1], match[2], match[3]
+
+
 def read_int(text: str, limit: int = LARGEST) -> int:
     """A whole number without a unit. Raises NumberError."""
-    whole, fraction, unit = _NUMBER.fullmatch(text).groups()
+    whole, fraction, unit = _split(text)
     if unit:
         raise NumberError(
             "IL102",
@@ -111,7 +118,7 @@ def read_amount(text: str) -> Amount:
     """A number with its unit: rounded up to the base unit, except `percent` and `number`, which stay
     fractions.
     """
-    whole, fraction, unit = _NUMBER.fullmatch(text).groups()
+    whole, fraction, unit = _split(text)
     if unit not in UNITS:
         raise NumberError("IL102", f"unknown unit `{_shown(unit)}` in `{_shown(text)}`", _unit_help(unit))
     dimension, factor = UNITS[unit]

@@ -87,8 +87,8 @@ def _lanes(run: RunWithoutEncoder) -> list[_Lane]:
     lanes = []
     for a, b in zip(start, start[1:]):
         rows = a + np.flatnonzero(listed[a:b])
-        columns = (column[rows].tolist() for column in (run.early, run.late, run.durations.row))
-        lanes.append(_Lane(rows.tolist(), *columns, b))
+        early, late, taken = (column[rows].tolist() for column in (run.early, run.late, run.durations.row))
+        lanes.append(_Lane(rows.tolist(), early, late, taken, b))
     return lanes
 
 

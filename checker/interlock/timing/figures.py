@@ -243,11 +243,12 @@ def find_period(facts: Facts, end: np.ndarray) -> Period | None:
         return None
     few = ends[np.unique(np.linspace(0, lines - 1, 9).astype(int))]  # most k fail on these already
     for k in range(1, min(M // 3, _longest_k(facts)) + 1):
+        found: int | None = None
         for part in (few[:1], few, ends):
             found = _stretch(part, k)
             if found is None:
                 break
-        else:
+        if found is not None:
             return Period(Fraction(found, k), k)
     return None
 

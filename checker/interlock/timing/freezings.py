@@ -23,7 +23,7 @@ def distinct_freezings(
     else tells layers apart) form a run. Of a run it matters how many layers are trained and, if nothing
     before it on its path is, which one is the first: the layers after that one pay for their input gradient.
     """
-    first = frozenset(free), frozenset()
+    first: tuple[frozenset[int], frozenset[int]] = (frozenset(free), frozenset())
     yield from dict.fromkeys(first)
     fixed = {l for l, layer in enumerate(program.layers) if layer.trainable and l not in free}
     for trained in _choices(program.layers, list(_runs(program, free, unlike)), fixed, frozenset()):

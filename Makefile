@@ -19,7 +19,7 @@ lint: $(VENV)/installed-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	! grep -q '^\[tool\.importlinter\]' pyproject.toml || $(BIN)/lint-imports
+	$(BIN)/lint-imports
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -2,6 +2,7 @@
 error with its place.
 """
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -18,7 +19,6 @@ from interlock.text.finding import InputError
 from interlock.text.source import Sources
 
 from .reading import refused, verdicts
-import contextlib
 
 TABLES = {
     c["id"]: c["table"]

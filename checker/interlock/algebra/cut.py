@@ -16,7 +16,9 @@ from interlock.text.source import Span
 
 @dataclass(frozen=True)
 class Region:
-    """Layers [first, last) of the chain with a skeleton; `chunks` are the stages a rank has of a Sharded one."""
+    """Layers [first, last) of the chain with a skeleton; `chunks` are the stages a rank has of a
+    Sharded one.
+    """
 
     name: str
     first: int

@@ -142,7 +142,9 @@ def _stages(runs: list[Run], chain: Chain, setting: Setting):
 
 
 def _least_exposed(runs: list[Run]) -> bool:
-    """Whether `owner: balanced` asks for the least exposure: a Replicated region in front of one Sharded run."""
+    """Whether `owner: balanced` asks for the least exposure: a Replicated region in front of one
+    Sharded run.
+    """
     return len(runs) == 2 and runs[0].replicated and _word(runs[0].regions[0], "owner") == "balanced"
 
 
@@ -180,7 +182,9 @@ def _spread(
     budget: Budget,
     numbered: dict[str, int],
 ):
-    """The program and columns with the encodes in bubbles; as a prefix where no placement tried ends earlier."""
+    """The program and columns with the encodes in bubbles; as a prefix where no placement tried
+    ends earlier.
+    """
     program = replace(program, order=assemble(columns))
     times = _times(program, chain, setting)
     try:
@@ -317,7 +321,9 @@ def _visits(fp: Footprint, runs: list[Run], setting: Setting) -> None:
 def _by_skeletons(
     runs: list[Run], stages, setting: Setting, fp: Footprint, budget: Budget, comms: dict[str, int]
 ) -> list[np.ndarray]:
-    """Prefix, body and suffix of a leading Replicated region around one Sharded run (either may be missing)."""
+    """Prefix, body and suffix of a leading Replicated region around one Sharded run (either may be
+    missing).
+    """
     sharded = next((run for run in runs if not run.replicated), None)
     base = int(runs[0].replicated)
     bodies = [_EMPTY] * setting.ranks

@@ -60,8 +60,8 @@ def late_gathers(
         return None
     region, post = asked
     on = {d: _named(region.arguments.get(f"{d}_on"), comms) for d in ("gather", "scatter")}
-    for direction in on:
-        if on[direction] is None:
+    for direction, comm in on.items():
+        if comm is None:
             comms.append(Communicator(_free(direction, region, comms), tuple(range(ranks))))
             on[direction] = len(comms) - 1
     return LateBoundary(0, on["gather"], on["scatter"], post == "early")

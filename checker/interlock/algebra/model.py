@@ -64,7 +64,7 @@ def _shown(r: ast.IndexRange) -> str:
     return f"[{r.first}]" if r.first == r.last else f"[{r.first}..{r.last}]"
 
 
-def build(model: ast.Model, device: ast.Device | None = None, memory: ast.MemoryBlock | None = None) -> Chain:
+def build(model: ast.Model, device: ast.Device | None = None, memory: ast.MemoryBlock | None = None) -> Chain:  # noqa: C901, PLR0912
     """Raises IL101 (logits of nothing), IL107 (unknown names), IL103 (a name twice), IL104 (too many layers),
     IL201 (`attach` of layers that are no neighbours).
     """

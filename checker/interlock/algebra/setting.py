@@ -120,7 +120,9 @@ def setting(schedule: ast.Schedule, chain: Chain, ranks: int, microbatches: int)
 
 
 def communicators(schedule: ast.Schedule, ranks: int) -> tuple[Communicator, ...]:
-    """The default one, then those declared. Raises IL103 (a name twice), IL204 (a rank that does not exist)."""
+    """The default one, then those declared. Raises IL103 (a name twice), IL204 (a rank that does
+    not exist).
+    """
     out = [Communicator("default", tuple(range(ranks)))]
     for node in schedule.communicators:
         if any(c.name == node.name.text for c in out):

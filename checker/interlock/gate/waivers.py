@@ -116,7 +116,9 @@ def _line_covered(source: Source, span: Span) -> int:
 def apply(
     checked: Sequence[CaseResult], source: Source, waivers: Sequence[Waiver], wrong: Sequence[Finding]
 ) -> tuple[CaseResult, ...]:
-    """Takes what is waived out of the findings, and reports waivers that are wrong or waive nothing (IL906)."""
+    """Takes what is waived out of the findings, and reports waivers that are wrong or waive nothing
+    (IL906).
+    """
     if not waivers and not wrong:
         return tuple(checked)
     used: set[tuple[Waiver, str]] = set()

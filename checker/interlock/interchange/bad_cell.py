@@ -58,7 +58,7 @@ def find_large_index(cell: str, limit: int) -> int | None:
     )
 
 
-def explain(cell: str) -> tuple[str, str]:
+def explain(cell: str) -> tuple[str, str]:  # noqa: PLR0911
     """The cause and the repair, for IL108."""
     if len(cell) > _LONG:
         return (

@@ -27,7 +27,9 @@ _SMALLER = "check a smaller member of the schedule's family, or prove the family
 
 @dataclass(frozen=True)
 class CsvText:
-    """A CSV and its cells. ranks: lines up to the last that is not blank; 0 for a file without any operation."""
+    """A CSV and its cells. ranks: lines up to the last that is not blank; 0 for a file without any
+    operation.
+    """
 
     source: Source
     cells: Cells

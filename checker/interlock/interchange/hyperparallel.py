@@ -132,7 +132,7 @@ def read(source: Source, options: StepOptions = NO_STEP_OPTIONS) -> Imported:
 
 
 # -- text
-# ----------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------  # noqa: E501
 
 
 def _ranks(value: Value) -> list[Value]:
@@ -163,7 +163,9 @@ def _ranks(value: Value) -> list[Value]:
 
 
 def _steps(rank: Value) -> Iterator[_Step]:
-    """The steps of a rank, composites taken apart, without bubbles and what moves no tensor of the pipeline."""
+    """The steps of a rank, composites taken apart, without bubbles and what moves no tensor of the
+    pipeline.
+    """
     launch = 0
     for item in rank.expect(list, "a list of steps", _FORM):
         if isinstance(item.data, list):
@@ -434,7 +436,7 @@ def _check_recomputed(
 # ----------------------------------------------------------------------------------------------------------
 
 
-def _add(builder: OrderBuilder, rank: int, steps: list[_Step], encoder: _Encoder | None) -> None:
+def _add(builder: OrderBuilder, rank: int, steps: list[_Step], encoder: _Encoder | None) -> None:  # noqa: C901, PLR0912
     shift = 0 if encoder is None else 1
     names = {} if encoder is None else {name: i for i, name in enumerate(encoder.names)}
     launches: dict[int, int] = {}

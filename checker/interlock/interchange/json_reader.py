@@ -19,7 +19,7 @@ _DEEPEST = 8
 _LONG = 60  # characters of the text that a message shows
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:(?P<mark>[][{},:()]) | (?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")
-                        | (?P<number>-?(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,18})?)(?![\w.]) | (?P<word>[A-Za-z_][A-Za-z_0-9]*) | (?P<end>\Z) | (?P<bad>.))""",
+                        | (?P<number>-?(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,18})?)(?![\w.]) | (?P<word>[A-Za-z_][A-Za-z_0-9]*) | (?P<end>\Z) | (?P<bad>.))""",  # noqa: E501
     re.X | re.S,
 )
 _CLOSING = {"[": "]", "{": "}", "(": ")"}

@@ -162,7 +162,7 @@ class _Reader:
         if number == 0:
             raise error(
                 "IL111",
-                f"`{self._source.text[of.at - self._source.base : span.at - self._source.base + span.width]}` "
+                f"`{self._source.text[of.at - self._source.base : span.at - self._source.base + span.width]}` "  # noqa: E501
                 "comes "
                 "0 "
                 "times",

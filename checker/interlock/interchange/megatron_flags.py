@@ -191,7 +191,7 @@ def _layout_of_flags(source: Source, flags: dict[str, _Flag], sizes: LayoutSizes
     )
 
 
-def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:
+def _split(flags: dict[str, _Flag]) -> tuple[list[int], int]:  # noqa: C901
     """Items of each rank, the embedding and the loss among them where they count as layers, and the chunks.
 
     Raises IL111, IL215.

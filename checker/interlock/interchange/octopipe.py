@@ -17,7 +17,7 @@ from interlock.text.finding import Finding, InputError, Mark, error
 from interlock.text.source import Source, Span
 
 _LINE = re.compile(
-    r"([A-Za-z])_([0-9]+)_([0-9]+)_([0-9]+)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)"
+    r"([A-Za-z])_([0-9]+)_([0-9]+)_([0-9]+)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)[ \t]*,[ \t]*([0-9]{1,30}(?:\.[0-9]{1,18})?)"  # noqa: E501
 )
 _FORM = "a line is `f_0_1_1, 695, 1390`: type, microbatch, stage, device, start and end"
 _TUPLE = "an entry is `[f, 0, 1, 1, 695, 1390]`: type, microbatch, stage, device, start and end"
@@ -62,7 +62,7 @@ def read(
     return _program(work, layers, stages, options)
 
 
-def _program(
+def _program(  # noqa: C901, PLR0912
     work: list[_Work], partition: Value | None, placement: Value | None, options: StepOptions
 ) -> Imported:
     if not work:

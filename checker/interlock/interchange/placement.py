@@ -1,4 +1,6 @@
-"""What the readers of orders share: how many stages and microbatches an order has, and where the stages lie."""
+"""What the readers of orders share: how many stages and microbatches an order has, and where the
+stages lie.
+"""
 
 from __future__ import annotations
 

@@ -237,7 +237,9 @@ def _call(word: str, of: str, comms: list, names: list) -> dict | None:
 
 
 def _program(plain: dict, rows: list[list[_Row]], where: Span, lists: Span) -> Program:
-    """Raises InputError where the whole is no program: the kernel's own reader says so, which takes any JSON."""
+    """Raises InputError where the whole is no program: the kernel's own reader says so, which takes
+    any JSON.
+    """
     names = plain.get("names") if isinstance(plain.get("names"), list) else []
     actions = [[row.action for row in rank] for rank in rows]
     flat = [a for rank in actions for a in rank]

@@ -264,7 +264,9 @@ class CommunicatorDef(NamedTuple):
 
 
 class Freeze(NamedTuple):
-    """`freeze vit[0..11], proj`, or `freeze stage 0, 2..3` (also `freeze 0`) where the schedule has no model."""
+    """`freeze vit[0..11], proj`, or `freeze stage 0, 2..3` (also `freeze 0`) where the schedule has
+    no model.
+    """
 
     layers: tuple[LayerRef, ...]
     stages: tuple[IndexRange, ...]

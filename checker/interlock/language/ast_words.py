@@ -45,7 +45,9 @@ class IndexRange(NamedTuple):
 
 
 class LayerRef(NamedTuple):
-    """`vit`, `vit[3]`, `vit[0..11]`: a layer group (or, in `for any freezing of`, a region) or layers of it."""
+    """`vit`, `vit[3]`, `vit[0..11]`: a layer group (or, in `for any freezing of`, a region) or
+    layers of it.
+    """
 
     group: Word
     range: IndexRange | None

@@ -68,7 +68,9 @@ def format(text: str) -> str:
 
 
 def _below(tokens: list[str], brackets: list[_Bracket], number: int) -> tuple[int, int] | None:
-    """What a line that begins with these tokens goes on with, if anything; keeps count of the `rank` lines."""
+    """What a line that begins with these tokens goes on with, if anything; keeps count of the
+    `rank` lines.
+    """
     if not tokens or not brackets or tokens[0] in _CLOSING:
         return None
     inner = brackets[-1]

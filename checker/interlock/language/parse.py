@@ -79,7 +79,8 @@ def read_header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]
             def words(group):
                 spans = re.compile(r"\w+").finditer(match.string, *match.span(group)) if match[group] else ()
                 return tuple(
-                    ast.Word(w.group(), Span(base + start + w.start(), len(w.group()))) for w in spans
+                    ast.Word(w.group(), Span(base + start + w.start(), len(w.group())))
+                    for w in spans  # noqa: B023
                 )
 
             found.append(ast.Expect(match[1], words(2), words(3), Span(base + start, len(match.group()))))

@@ -121,7 +121,9 @@ class RecoveringParser:
     # ---- where the parser stands ----------------------------------------------------------------
 
     def _block_depth(self, below: int) -> int:
-        """How much of the stack (its first `below` states) is the innermost block and what is complete in it."""
+        """How much of the stack (its first `below` states) is the innermost block and what is
+        complete in it.
+        """
         states = self._automaton.states
         for i in range(below - 1, 0, -1):
             if self._automaton.shifts(states[i], "RBRACE"):
@@ -157,7 +159,9 @@ class RecoveringParser:
         return Block("order" if word == "fragment" else word, brace.start_pos, depth)
 
     def _outer_block(self, depth: int, word: str) -> int:
-        """How much of the stack is the nearest block around this one that has `word` as a statement; 0: none."""
+        """How much of the stack is the nearest block around this one that has `word` as a
+        statement; 0: none.
+        """
         while (opens := self._innermost_brace(depth - 1)) >= 0:
             depth = self._block_depth(opens + 1)
             if word in wording.STATEMENTS.get(self._block(depth).keyword, {}):

@@ -263,7 +263,7 @@ class _Skeleton:
             for step in steps:
                 yield from self._step(step)
 
-    def _step(self, step) -> Iterator[Finding]:
+    def _step(self, step) -> Iterator[Finding]:  # noqa: C901, PLR0912
         match step:
             case ast.Let():
                 yield from self._expression(step.value)

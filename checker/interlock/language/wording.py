@@ -250,7 +250,7 @@ def near_keyword(found: str, words: list[str]) -> str | None:
     )
 
 
-def explain(t: Trouble) -> tuple[str, str]:
+def explain(t: Trouble) -> tuple[str, str]:  # noqa: C901, PLR0911
     """Message and help."""
     found = shorten(t.found)
     forms = STATEMENTS.get(t.block, {})
@@ -314,7 +314,7 @@ def _expected(t: Trouble, found: str) -> str:
     if {"NUMBER", "NAME", "LPAR", "MINUS"} <= t.accepts:
         return (
             "expected "
-            f"{'a condition' if t.before in ('if', 'where', 'and', 'or', 'not') else 'an expression'}{after}{got}"
+            f"{'a condition' if t.before in ('if', 'where', 'and', 'or', 'not') else 'an expression'}{after}{got}"  # noqa: E501
         )
     phrases = []
     operators = (

@@ -36,7 +36,9 @@ def rows_of(program: Program) -> list[list[Row]]:
 
 
 def with_rows(program: Program, ranks: list[list[Row]], **changes) -> Program:
-    """The same program with other lists; launches are numbered anew, and an overlap that lost a half is none."""
+    """The same program with other lists; launches are numbered anew, and an overlap that lost a
+    half is none.
+    """
     order = OrderBuilder()
     for rank in ranks:
         i = 0

@@ -430,10 +430,10 @@ def _check_early(before: Program, after: Program) -> str:
     sends and launches no later among the compute operations than they were, waits no earlier; no send before
     what it sends, no wait before its send.
     """
+    moving = (*TRANSFER, *_WAITS)
     for r, (a, b) in enumerate(
         zip(map(unlaunched, rows_of(before)), map(unlaunched, rows_of(after)), strict=True)
     ):
-        moving = (*TRANSFER, *_WAITS)
         for what, pick in (
             ("an operation that is no transfer", lambda k: k not in moving),
             ("a transfer", lambda k: k in TRANSFER),

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import re
 import time
@@ -50,7 +51,7 @@ def measure_chain(
     for name, module in chain.modules:
         step(name, len(chain.modules))
         home = next((t.device for t in (*module.parameters(), *module.buffers())), device)
-        call_user_code(f"moving layer `{name}` to {device}", lambda: module.to(device=device, dtype=dtype))
+        call_user_code(f"moving layer `{name}` to {device}", lambda: module.to(device=device, dtype=dtype))  # noqa: B023
         layer, outputs = call_user_code(
             f"layer `{name}`", _Layer(name, module, inputs, device, settings).profile
         )
@@ -99,7 +100,8 @@ class _Layer:
         ):
             if wanted and tracked:
                 taken[part] = self._samples(
-                    self._roots, lambda roots: self.gradients(roots, wanted, retain=part == "backward_input")
+                    self._roots,
+                    lambda roots: self.gradients(roots, wanted, retain=part == "backward_input"),  # noqa: B023
                 )
             elif part == "backward_input" or part == "backward_weight" and not self.frozen:
                 taken[part] = [0]  # of frozen weights it is not known what training them would take
@@ -212,10 +214,8 @@ def _storage(t: torch.Tensor) -> tuple[object, int]:
 
 def _device(name: str | None) -> torch.device:
     if name is None or name.startswith("npu"):
-        try:
+        with contextlib.suppress(ImportError):
             import torch_npu  # noqa: F401
-        except ImportError:
-            pass
     if name is None:
         return torch.device(
             next(
@@ -277,7 +277,8 @@ def _inputs(
         )
     return tuple(
         call_user_code(
-            "the sample input", lambda: t.to(device=device, dtype=dtype if t.is_floating_point() else None)
+            "the sample input",
+            lambda: t.to(device=device, dtype=dtype if t.is_floating_point() else None),  # noqa: B023
         )
         for t in given
     )

@@ -370,7 +370,7 @@ def _value(value) -> str:
         case bool():
             return f"`{str(value).lower()}`"
         case int() | float():
-            return f"`{_shown(str(value)) if not isinstance(value, int) or abs(value) < 10**30 else 'a number of many digits'}`"
+            return f"`{_shown(str(value)) if not isinstance(value, int) or abs(value) < 10**30 else 'a number of many digits'}`"  # noqa: E501
         case list():
             return "a list"
         case dict():

@@ -1,4 +1,6 @@
-"""What is kept of a trace: the ranges somebody named, autograd's operations, launches and what they launched."""
+"""What is kept of a trace: the ranges somebody named, autograd's operations, launches and what they
+launched.
+"""
 
 from __future__ import annotations
 

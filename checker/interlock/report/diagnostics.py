@@ -1,4 +1,6 @@
-"""Findings with places in the text, and as text: code, place, the text as written with carets, cause, help."""
+"""Findings with places in the text, and as text: code, place, the text as written with carets,
+cause, help.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def render(
         rest = join_all([count(n, f"more {level}") for level, n in left.items() if n])
         out.append(
             "::notice "
-            f"title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"
+            f"title=Interlock::{_data(f'{rest}: GitHub shows {MOST} of a kind for each step. {summary(checked, unread)}')}"  # noqa: E501
         )
     return "\n".join([*out, summary(checked, unread)]) + "\n"
 

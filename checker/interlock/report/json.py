@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from enum import Enum
 from numbers import Integral, Rational
@@ -174,7 +175,8 @@ def to_json_values(value: Any):
     """Numbers of numpy as integers, exact fractions as text, sets sorted."""
     match value:
         case None | bool() | str() | int() | float() if not isinstance(value, Enum):
-            return value if value == value and value not in (float("inf"), float("-inf")) else None
+            finite = not isinstance(value, float) or math.isfinite(value)
+            return value if finite else None
         case Enum():
             return value.value
         case dict():

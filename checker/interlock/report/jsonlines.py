@@ -50,7 +50,7 @@ def lines(
     """
     yield {"kind": "run", "format": FORMAT, "interlock": __version__}
     number = 0
-    for number, (path, refused, schedules) in enumerate(group_by_file(checked, unread, paths), 1):
+    for number, (path, refused, schedules) in enumerate(group_by_file(checked, unread, paths), 1):  # noqa: B007
         sources = sources_of(path)
         for u in refused:
             yield from (

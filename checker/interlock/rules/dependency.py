@@ -211,7 +211,7 @@ def _missing(facts: Facts, keys: np.ndarray, letter: str, word: str) -> Iterator
         )
 
 
-def producers(facts: Facts) -> Iterator[Finding]:
+def producers(facts: Facts) -> Iterator[Finding]:  # noqa: C901
     """IL312, R-DEP-7: a send follows its producer, a receive precedes its consumer, a wait follows its
     transfer.
     """

@@ -284,7 +284,9 @@ class Usage:
         start: np.ndarray | None = None,
         of: np.ndarray | None = None,
     ) -> Intervals:
-        """Intervals of operations, from their rows (or `start`) on, with the bytes of their stages (or `of`)."""
+        """Intervals of operations, from their rows (or `start`) on, with the bytes of their stages
+        (or `of`).
+        """
         size = table[self.sizes.like[operations.mb], operations.stage if of is None else of]
         some = size != 0
         rows = operations.rows[some]
@@ -296,7 +298,9 @@ class Usage:
     def _until(
         self, table: np.ndarray, operations: Operations, stage: np.ndarray | None = None
     ) -> np.ndarray:
-        """The row of `table` (of the same stage, or `stage`) where intervals end; not on the rank: its last."""
+        """The row of `table` (of the same stage, or `stage`) where intervals end; not on the rank:
+        its last.
+        """
         f = self.facts
         row = table[operations.key if stage is None else stage * f.M + operations.mb]
         rank = f.rank[operations.rows]

@@ -44,8 +44,8 @@ def emulate(
 ) -> Measured:
     """One step, on as many processes as ranks: those of `pool`, or new ones. Raises OSError."""
     if pool is None:
-        with Pool(program.ranks) as pool:
-            return emulate(program, found, settings, model, pool)
+        with Pool(program.ranks) as own:
+            return emulate(program, found, settings, model, own)
     o = program.order
     seconds = (found.row * 1e-9 * settings.scale).tolist()
     limit = max(settings.limit, 4 * max(seconds, default=0))

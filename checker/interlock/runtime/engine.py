@@ -235,7 +235,7 @@ class Runner:
         return made, data
 
     # ---- a step
-    # ----------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------------------  # noqa: E501
 
     def step(self, inputs: Sequence, targets: Sequence | None = None) -> torch.Tensor:
         """The loss of each microbatch, the same on every rank; gradients are added to `.grad`: those of the
@@ -332,7 +332,7 @@ class Runner:
             )
             self.control.wait(work.wait, "has ended its list, after")
 
-    def _execute(self, i: int) -> int:
+    def _execute(self, i: int) -> int:  # noqa: C901, PLR0912
         """Operation i, with the others of its launch; the next one's number."""
         a = self.actions[i]
         self.control.at(i)

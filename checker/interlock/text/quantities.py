@@ -1,4 +1,6 @@
-"""Numbers with units to exact integers of the base unit: nanoseconds, bytes, flop (spec/language.md, IL102)."""
+"""Numbers with units to exact integers of the base unit: nanoseconds, bytes, flop
+(spec/language.md, IL102).
+"""
 
 from __future__ import annotations
 

@@ -183,7 +183,9 @@ def durations_by_kind(
     transfer: int = 0,
     machine: Machine = PLAIN_MACHINE,
 ) -> Durations:
-    """Durations given for each kind of operation, one number or one a stage; every transfer takes `transfer`."""
+    """Durations given for each kind of operation, one number or one a stage; every transfer takes
+    `transfer`.
+    """
     S = len(program.stages)
     ns = np.zeros((_KINDS, 1, S), dtype=np.int64)
     for kind, value in times.items():

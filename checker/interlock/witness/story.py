@@ -19,7 +19,9 @@ SHOWN_IN_A_LAUNCH = 4
 
 
 def deadlock(facts: Facts, model: str, walk, shortest: bool) -> Finding:
-    """IL402 of a program with written transfers, IL307 of one with inserted ones, told from its closed walk."""
+    """IL402 of a program with written transfers, IL307 of one with inserted ones, told from its
+    closed walk.
+    """
     circle = legs(facts.program, walk)
     cause = _cause([leg.rank for leg in circle])
     data = {
@@ -137,7 +139,7 @@ def sentences(facts: Facts, model: str, walk) -> Iterator[tuple[Event, str]]:
             yield b, told
 
 
-def _sentence(facts: Facts, model: str, a: Event, reason: str, b: Event) -> str:
+def _sentence(facts: Facts, model: str, a: Event, reason: str, b: Event) -> str:  # noqa: PLR0911
     p = facts.program
     A, B = name(p, a), name(p, b)
     there = rank_of(p, a)

@@ -1,4 +1,6 @@
-"""Ascend NPUs under HCCL: spec/targets.md, R-TGT-NPU. One queue for each pair of ranks is the model `pair`."""
+"""Ascend NPUs under HCCL: spec/targets.md, R-TGT-NPU. One queue for each pair of ranks is the model
+`pair`.
+"""
 
 from __future__ import annotations
 

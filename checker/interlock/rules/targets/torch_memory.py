@@ -1,4 +1,6 @@
-"""Bytes under PyTorch: receive buffers of all microbatches for the whole run, sends held until the step ends."""
+"""Bytes under PyTorch: receive buffers of all microbatches for the whole run, sends held until the
+step ends.
+"""
 
 from __future__ import annotations
 

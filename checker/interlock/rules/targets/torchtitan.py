@@ -1,4 +1,6 @@
-"""torchtitan's `pipeline_parallel_schedule_csv`: spec/targets.md, R-TGT-TITAN. PyTorch's rules hold as well."""
+"""torchtitan's `pipeline_parallel_schedule_csv`: spec/targets.md, R-TGT-TITAN. PyTorch's rules hold
+as well.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _footprint(w: World) -> Iterator[Problem]:
         for s, work in w.work[m].items():
 
             def has(kind):
-                return bool(w.rows(kind, s, m))
+                return bool(w.rows(kind, s, m))  # noqa: B023
 
             if work.back and not has("B") and not (has("I") and (has("W") or not work.weights)):
                 yield Problem("IL601", (), f"the backward of stage {s}, microbatch {m} is not all there")
@@ -119,7 +119,7 @@ def _steps(w: World) -> Iterator[Problem]:
             yield Problem("IL311", (), f"rank {rank} makes no STEP and others do")
 
 
-def _reductions(w: World) -> Iterator[Problem]:
+def _reductions(w: World) -> Iterator[Problem]:  # noqa: C901, PLR0912
     found: dict[int, list[Op]] = defaultdict(list)
     for op in w.ops:
         if op.kind == "REDUCE" and w.stage_exists(op):

@@ -103,8 +103,10 @@ def _input_used(w: World, s: int, m: int) -> int | None:
     return x if x is not None else w.row("W", s, m)
 
 
-def _taken(w: World, op: Op) -> Iterator[tuple[int, int | None]]:
-    """What an operation brings into memory: bytes, and the row with which they go (None: none on this rank)."""
+def _taken(w: World, op: Op) -> Iterator[tuple[int, int | None]]:  # noqa: C901, PLR0912
+    """What an operation brings into memory: bytes, and the row with which they go (None: none on
+    this rank).
+    """
     s, m = op.stage, op.mb
     if w.first.get((op.kind, s, m)) != op.row or s not in w.work[m]:
         return

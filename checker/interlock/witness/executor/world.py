@@ -109,7 +109,7 @@ class World:
             while j < len(ops) and ops[i].launch >= 0 and ops[j].launch == ops[i].launch:
                 j += 1
             kinds = [op.kind for op in ops[i:j]]
-            if ops[i].launch >= 0 and not all(k in TRANSFER for k in kinds):
+            if ops[i].launch >= 0 and not all(k in TRANSFER for k in kinds):  # noqa: SIM102
                 if len(kinds) != 2 or kinds.count("F") != 1 or not {"B", "I", "W"} & set(kinds):
                     raise ValueError(f"launch {ops[i].launch} is neither transfers nor an F with a B, I or W")
             if self.inserted and kinds[0] in (*TRANSFER, "WAIT_F", "WAIT_B", "WAIT", "FREE"):

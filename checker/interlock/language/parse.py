@@ -75,17 +75,16 @@ def read_header_expectations(text: str, base: int = 0) -> tuple[ast.Expect, ...]
             break
         start = at + len(line) - len(line.lstrip())
         if match := _EXPECT.fullmatch(line.strip()):
-
-            def words(group):
-                spans = re.compile(r"\w+").finditer(match.string, *match.span(group)) if match[group] else ()
-                return tuple(
-                    ast.Word(w.group(), Span(base + start + w.start(), len(w.group())))
-                    for w in spans  # noqa: B023
-                )
-
-            found.append(ast.Expect(match[1], words(2), words(3), Span(base + start, len(match.group()))))
+            codes, models = (_read_words(match, group, base + start) for group in (2, 3))
+            found.append(ast.Expect(match[1], codes, models, Span(base + start, len(match.group()))))
         at += len(line) + 1
     return tuple(found)
+
+
+def _read_words(match: re.Match[str], group: int, at: int) -> tuple[ast.Word, ...]:
+    """The words of a group of a match that begins at `at`, each with its place."""
+    words = _WORD.finditer(match.string, *match.span(group)) if match[group] else ()
+    return tuple(ast.Word(w.group(), Span(at + w.start(), len(w.group()))) for w in words)
 
 
 def _check_text(source: Source) -> None:

@@ -746,3 +746,39 @@ def test_verdict_of_an_unknown_answer_is_unknown():
     from interlock.check.verdict import Answer
 
     assert Answer("pair").verdict is Verdict.UNKNOWN
+
+
+# ---- certificates and their source, wait graphs ---------------------------------------------------------
+
+
+def test_a_certificate_of_another_file_is_refused(run):
+    run("check", "a.csv", "--certificate", "certs", a_csv=GOOD, b_csv=SWAPPED)
+    [certificate] = Path("certs").iterdir()
+    code, out, _ = run("verify", certificate, "--source", "a.csv")
+    assert code == 0 and "accepted: source: it was made from a.csv" in out
+    assert "the program under pair: its claims cover it" in out
+    code, out, _ = run("verify", certificate, "--source", "b.csv")
+    assert code == 1 and "REJECTED: source: it was made from another file than b.csv" in out
+    document = json.loads(certificate.read_text())
+    del document["source"]
+    certificate.write_text(json.dumps(document))
+    code, out, _ = run("verify", certificate, "--source", "a.csv")
+    assert code == 1 and "REJECTED: source: it does not say what it was made from" in out
+
+
+@pytest.mark.parametrize("requires", ["deadlock_free", "bounded_stash", "bubble <= 1%"])
+def test_no_certificate_of_what_no_claim_supports(run, requires):
+    """Unknown, or invalid by durations alone: nothing is written that claims `valid`."""
+    model = "model { layers llm[4] { forward 1ms backward 2ms } }"
+    text = (
+        f"schedule s {{ ranks 2 microbatches 4 {model} cut {{ x = llm : 1f1b }} require {{ {requires} }} }}"
+    )
+    code, _, _ = run("check", "s.sched", "--certificate", "certs", s_sched=text)
+    assert code == (1 if "bubble" in requires else 3) and not list(Path("certs").iterdir())
+
+
+def test_the_wait_graph_is_exported(run):
+    code, out, _ = run("show", "c.sched", "--format", "dot", c_sched=DEADLOCK)
+    assert code == 0 and out.startswith("digraph waits {") and "color=red" in out
+    code, out, _ = run("show", "c.sched", "--format", "graphml", "--comm", "edge", c_sched=DEADLOCK)
+    assert code == 0 and "<graphml" in out

@@ -15,7 +15,15 @@ from interlock.load import Question, load
 from interlock.report.timeline.scenes import Drawing
 from interlock.text.files import write_whole
 
-ENDINGS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "perfetto", ".txt": "terminal"}
+ENDINGS = {
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+    ".json": "perfetto",
+    ".txt": "terminal",
+    ".dot": "dot",
+    ".graphml": "graphml",
+}
 FOR_FILES = ("html", "svg", "perfetto")
 
 

@@ -9,10 +9,15 @@ import sys
 from interlock.cli.options import add_picture_options
 from interlock.cli.pictures import Undrawable, canvas, choose, draw_from, form_of, put
 from interlock.cli.terminal import report_usage
+from interlock.engine.wait_export import WaitForm, export_waits, name_events
+from interlock.load import DEFAULT_MODEL
+from interlock.program.facts import Facts
 from interlock.report.timeline import html, perfetto, svg
 from interlock.report.timeline import terminal as drawing
 from interlock.report.timeline.layout import Scene
-from interlock.report.timeline.scenes import NothingToDraw, scene
+from interlock.report.timeline.scenes import Drawing, NothingToDraw, scene
+from interlock.rules.communication import Transfers
+from interlock.rules.waits import wait_graph
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedule", metavar="NAME", help="which schedule of the file (default: the first)")
     parser.add_argument(
         "--format",
-        choices=("terminal", "html", "svg", "perfetto"),
+        choices=("terminal", "html", "svg", "perfetto", "dot", "graphml"),
         help="terminal, one page of HTML, SVG, or a trace for ui.perfetto.dev (default: by the ending of "
         "OUT, else terminal)",
     )
@@ -54,7 +59,18 @@ def run(args: argparse.Namespace) -> int:
             f"interlock: this is {chosen.name}; {args.path} has {others} too (--schedule NAME)",
             file=sys.stderr,
         )
-    return put(_render(form, picture, args), form, args.output, chosen.name)
+    text = _export(form, chosen, args.comm) if form in WAIT_GRAPHS else _render(form, picture, args)
+    return put(text, form, args.output, chosen.name)
+
+
+def _export(form: WaitForm, drawing: Drawing, model: str | None) -> str:
+    """The wait graph under `model` (none: `pair` if it is asked, else the first), its shortest cycle marked."""
+    program, asked = drawing.program, drawing.case.models
+    facts = Facts(program)
+    waits = wait_graph(
+        facts, Transfers(facts), model or (DEFAULT_MODEL if DEFAULT_MODEL in asked else asked[0])
+    )
+    return export_waits(waits, name_events(program, waits), form)
 
 
 def _render(form: str, picture: Scene, args: argparse.Namespace) -> str:
@@ -65,4 +81,5 @@ def _render(form: str, picture: Scene, args: argparse.Namespace) -> str:
     return drawing.render(picture, height=height, **canvas(args.output))
 
 
+WAIT_GRAPHS = ("dot", "graphml")
 FILES = {"html": html, "svg": svg, "perfetto": perfetto}

@@ -21,6 +21,7 @@ _EXPECT = re.compile(
     r"#\s*expect:\s*(valid|invalid|unknown|vacuous)((?:[ \t,]+IL[0-9]{3})*)"
     r"(?:[ \t]+under[ \t]+([a-z]+(?:[ \t]*,[ \t]*[a-z]+)*))?[ \t\r]*"
 )
+_WORD = re.compile(r"\w+")
 
 
 def parse(source: Source) -> ast.File:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _export(form: WaitForm, drawing: Drawing, model: str | None) -> str:
-    """The wait graph under `model` (none: `pair` if it is asked, else the first), its shortest cycle marked."""
+    """The wait graph under `model` (none: `pair` if asked, else the first), its shortest cycle in red."""
     program, asked = drawing.program, drawing.case.models
     facts = Facts(program)
     waits = wait_graph(

@@ -2,15 +2,12 @@
 
 import json
 
-import lark
 import pytest
-from lark.lexer import PatternRE
 
 from interlock.language import parse_table
 from interlock.language.automaton import Automaton, Misfit, Token
-from interlock.language.parse_table import END, build_table, load_table, table_to_json
+from interlock.language.parse_table import build_table, load_table, table_to_json
 from interlock.text.resources import find_folder, read_text
-from language.support import FILES
 
 GRAMMAR = read_text(parse_table.GRAMMAR)
 
@@ -55,37 +52,7 @@ class Shapes:
     def __getattr__(self, rule):
         if rule.startswith("_"):
             raise AttributeError(rule)
-        return lambda parts: (rule, *map(show, parts))
-
-
-def show(part):
-    return (part.type, str(part), part.start_pos, part.end_pos) if isinstance(part, str) else part
-
-
-def lark_parser():
-    def match_whole_words(terminal):
-        if (
-            terminal.name == "PROPERTY"
-            or terminal.pattern.type == "str"
-            and terminal.pattern.value.isidentifier()
-        ):
-            terminal.priority = 0 if terminal.name == "PROPERTY" else 2
-            terminal.pattern = PatternRE(rf"(?:{terminal.pattern.value})(?![A-Za-z0-9_])")
-
-    options = {"keep_all_tokens": True, "maybe_placeholders": False, "edit_terminals": match_whole_words}
-    return lark.Lark(GRAMMAR, parser="lalr", lexer="contextual", transformer=Shapes(), **options)
-
-
-def test_the_automaton_reads_what_lark_reads():
-    parser = lark_parser()
-    for path in FILES:
-        text = path.read_text(encoding="utf-8")
-        automaton = Automaton(Shapes(), text)
-        while (token := automaton.read()).type != END:
-            assert automaton.fits(token.type) and token.type in automaton.accepts()
-            automaton.feed(token)
-        assert automaton.fits(END)
-        assert automaton.finish() == parser.parse(text), path
+        return lambda parts: (rule, *parts)
 
 
 def test_a_token_that_does_not_fit():

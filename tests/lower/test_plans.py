@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from command import ROOT, interlock
+from command import ROOT, interlock, start_interlock
 from interlock.check import certificates as certificate_files
 from interlock.check.files import Ruling
 from interlock.check.verdict import Answer, CaseResult, Verdict
@@ -193,11 +193,11 @@ def test_others_register_back_ends(tmp_path):
     path = tmp_path / "s.sched"
     path.write_text(schedule("1f1b", 2, 2))
     where = {"PYTHONPATH": f"{ROOT / 'checker'}:{tmp_path}"}
-    done = interlock("lower", path, "--to", "mine", **where)
+    done = start_interlock("lower", path, "--to", "mine", **where)
     assert done.code == 0 and json.loads(done.out)["target"] == "mine"
-    done = interlock("lower", path, "--to", "gone", **where)
+    done = start_interlock("lower", path, "--to", "gone", **where)
     assert done.code == 2 and "cannot be loaded" in done.err
-    done = interlock("lower", path, "--to", "bad", **where)
+    done = start_interlock("lower", path, "--to", "bad", **where)
     assert done.code == 101 and "IL841" in done.err and not done.out
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from command import interlock
 from interlock.algebra.elaborate import elaborate
+from interlock.check.certificates import certificates
 from interlock.check.files import check_file
 from interlock.language.parse import parse
 from interlock.text.source import Sources
@@ -243,11 +244,11 @@ def test_the_command_line(folder):
 
 
 def test_certificates_notice_a_changed_profile(folder):
-    def certificates():
+    def certify():
         [found] = checked(folder, schedule('model "p.toml"')).checked
         return [document for a in found.answers for document in certificates(a)]
 
-    before = certificates()
-    assert before and before == certificates()
+    before = certify()
+    assert before and before == certify()
     (folder / "p.toml").write_text(PROFILE.replace('activation = "4MiB"', 'activation = "5MiB"'))
-    assert certificates() != before
+    assert certify() != before

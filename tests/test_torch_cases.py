@@ -97,7 +97,7 @@ SYNTAX = {
 }
 
 
-def run(name: str, csv: CsvOptions | None = None):
+def run(name: str, csv: CsvOptions = CsvOptions()):
     file = FOLDER / CASES[name]["file"]
     return check_file(file.name, file.read_bytes(), Question(models=MODELS, csv=csv))
 

@@ -30,6 +30,8 @@ def become(request: dict) -> None:
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding=request["env"]["PYTHONIOENCODING"])
     sys.argv = ["interlock", *request["args"]]
     os.environ.clear()
     os.environ.update(request["env"])

@@ -565,8 +565,9 @@ def test_mutated_examples_are_answered_or_refused(pytestconfig):
     from interlock.report.outcome import Unread
 
     examples, refused, answered = seeds(), 0, 0
+    total = 6_000 if pytestconfig.getoption("--thorough") else 300
     assert len(examples) >= 36
-    for seed in range(6_000 if pytestconfig.getoption("--thorough") else 1_000):
+    for seed in range(total):
         random = Random(seed)
         path, data = random.choice(examples)
         changed = mutate(random, data)
@@ -582,4 +583,4 @@ def test_mutated_examples_are_answered_or_refused(pytestconfig):
             ) from error
         refused += bool(result.errors)
         answered += bool(result.checked)
-    assert refused > 200 and answered > 100
+    assert refused > total // 5 and answered > total // 10

@@ -102,7 +102,7 @@ def run(name: str, csv: CsvOptions = CsvOptions()):
     return check_file(file.name, file.read_bytes(), Question(models=MODELS, csv=csv))
 
 
-def checked(name: str, csv: CsvOptions | None = None):
+def checked(name: str, csv: CsvOptions = CsvOptions()):
     result = run(name, csv)
     assert not result.errors
     [found] = result.checked

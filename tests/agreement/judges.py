@@ -118,7 +118,7 @@ def judge_by_all(program: Program, *, seed: int | None = None, z3: bool = False)
     return verdicts, disagreements
 
 
-def sum_over_processes(work: Work, total: int, step: int = 100) -> tuple[Counter, list]:
+def sum_over_processes(work: Work, total: int, step: int = 50) -> tuple[Counter, list]:
     """`work` done for 0 .. total - 1, on every core."""
     counts: Counter = Counter()
     disagreements: list = []

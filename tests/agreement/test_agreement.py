@@ -59,7 +59,7 @@ def test_programs_the_judges_once_disagreed_about():
 
 
 def test_the_judges_agree(pytestconfig):
-    total = 20_000 if pytestconfig.getoption("--thorough") else 1_600
+    total = 20_000 if pytestconfig.getoption("--thorough") else 400
     counts, disagreements = judges.sum_over_processes(judge, total)
     print(dict(counts))
     assert not disagreements, disagreements[:5]

@@ -1,6 +1,6 @@
 """Mutants of every standard skeleton: the judges agree on each, and all of them find what a change broke.
 
-100,000 mutants with `--thorough`, 1,500 by default; z3 is asked on every tenth.
+100,000 mutants with `--thorough`, 300 by default; z3 is asked on every tenth.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def judge(seeds: range) -> tuple[Counter, list]:
 
 
 def test_the_judges_agree_on_mutants_of_every_standard_skeleton(pytestconfig):
-    total = 100_000 if pytestconfig.getoption("--thorough") else 1_500
+    total = 100_000 if pytestconfig.getoption("--thorough") else 300
     counts, disagreements = judges.sum_over_processes(judge, total)
     print({str(k): n for k, n in sorted(counts.items(), key=str)})
     assert not disagreements, disagreements[:5]

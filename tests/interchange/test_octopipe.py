@@ -1,7 +1,6 @@
 """OctoPipe results: the three forms give one program, times give the order, every error with its place."""
 
 import json
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ from command import interlock
 from interlock.interchange.octopipe import read
 from interlock.language.unparse import to_sched
 from interlock.text.source import Sources
+from work import grows_linearly
 
 from .reading import VALID, refused, verdicts
 
@@ -188,13 +188,15 @@ def test_errors(text):
     assert found[:2] == (code, at) and says in found[2], found
 
 
-def test_a_large_result_takes_little_time():
-    text = "".join(
-        f"f_{m}_0_0, {2 * m}, {2 * m + 1}\nb_{m}_0_0, {2 * m + 1}, {2 * m + 2}\n" for m in range(50_000)
-    )
-    began = time.process_time()
-    assert len(read(Sources().add("x", text)).program.order) == 100_000
-    assert time.process_time() - began < 15
+def test_the_work_grows_with_the_result(pytestconfig):
+    def read_microbatches(M: int):
+        text = "".join(
+            f"f_{m}_0_0, {2 * m}, {2 * m + 1}\nb_{m}_0_0, {2 * m + 1}, {2 * m + 2}\n" for m in range(M)
+        )
+        assert len(read(Sources().add("x", text)).program.order) == 2 * M
+
+    read_microbatches(50_000 if pytestconfig.getoption("--thorough") else 10_000)
+    assert grows_linearly(read_microbatches, 1_000)
 
 
 def test_the_command(tmp_path):

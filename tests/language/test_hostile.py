@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from interlock.language.recovery import MAX_ERRORS
 from interlock.text.finding import InputError
 from interlock.text.source import Sources
 from language.support import FILES, HEAD, codes, diagnostics, read
+from work import grows_linearly
 
 MEGA = 10**6
 
@@ -60,12 +60,10 @@ MEGA = 10**6
     ],
     ids=range(35),
 )
-def test_a_diagnostic_in_bounded_time(text, code):
-    started = time.process_time()
+def test_hostile_texts_have_short_diagnostics(text, code):
     found, _ = diagnostics(text)
     assert found[0].code == code and len(found) <= MAX_ERRORS
     assert all(len(d.message) < 300 and len(d.help) < 400 for d in found)
-    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
@@ -85,12 +83,15 @@ def test_large_but_legal(text):
     assert repr(read(text))
 
 
-def test_long_orders_are_read_fast():
-    operations = [f"{i % 8}F{i}" for i in range(20_000)]
-    for text in (" ".join(operations), "\n".join(operations)):
-        started = time.process_time()
+@pytest.mark.parametrize("blank", [" ", "\n"], ids=["blank", "line"])
+def test_the_work_grows_with_the_order(blank):
+    def read_order(size: int):
+        text = blank.join(f"{i % 8}F{i}" for i in range(size))
         order = read(f"{HEAD}order transfers inserted {{ rank 0: {text} }}\n}}").schedules[0].order
-        assert len(order.ranks[0].items) == 20_000 and time.process_time() - started < 2
+        assert len(order.ranks[0].items) == size
+
+    read_order(20_000)
+    assert grows_linearly(read_order, 500)
 
 
 def test_bytes_that_are_no_text():

@@ -1,7 +1,6 @@
 """The page in a real browser: a headless Chromium, driven as a reader would."""
 
 import json
-import time
 
 import pytest
 
@@ -325,15 +324,12 @@ def test_every_control_has_a_name(opened):
     assert page.evaluate("document.documentElement.lang") == "en"
 
 
-def test_a_hundred_thousand_operations(opened, written, record_property):
+def test_a_hundred_thousand_operations(opened, written):
     written("many")
-    began = time.perf_counter()
     page = opened("many")
-    loaded = time.perf_counter() - began
     assert state(page)["drawn"] > 8_000
-    frames = page.evaluate("""async () => { const c = document.getElementById("view"), t = performance.now();
-        for (let i = 0; i < 10; i++) { c.dispatchEvent(new WheelEvent("wheel", { deltaY: -60, clientX: 600, clientY: 400, cancelable: true })); await new Promise(requestAnimationFrame); }
-        return (performance.now() - t) / 10; }""")
+    page.evaluate("""async () => { const c = document.getElementById("view");
+        for (let i = 0; i < 10; i++) { c.dispatchEvent(new WheelEvent("wheel", { deltaY: -60, clientX: 600, clientY: 400, cancelable: true })); await new Promise(requestAnimationFrame); } }""")
     page.evaluate("window.interlock.find('3F1999')")
     assert state(page)["chosen"] == "3F1999"
     rows = json.loads(
@@ -343,5 +339,3 @@ def test_a_hundred_thousand_operations(opened, written, record_property):
         )
     )
     assert rows > 90_000
-    record_property("seconds_to_load", round(loaded, 2))
-    print(f"{rows:,} operations: {loaded:.2f} s to load, {frames:.0f} ms a frame while zooming")

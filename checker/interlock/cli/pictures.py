@@ -54,7 +54,8 @@ def draw_from(path: str, args: argparse.Namespace) -> list[Drawing]:
     found = [Drawing(r.case, r.result) for r in rulings(loaded)]
     if not found:
         raise Undrawable(
-            f"{path}: there is no schedule in this file, and a picture is of one: write one that uses the skeleton"
+            f"{path}: there is no schedule in this file, and a picture is of one: "
+            "write one that uses the skeleton"
         )
     return found
 

@@ -9,7 +9,7 @@ import sys
 from interlock.cli.options import add_picture_options
 from interlock.cli.pictures import Undrawable, canvas, choose, draw_from, form_of, put
 from interlock.cli.terminal import report_usage
-from interlock.engine.wait_export import WaitForm, export_waits, name_events
+from interlock.engine.wait_export import export_waits, name_events
 from interlock.load import DEFAULT_MODEL
 from interlock.program.facts import Facts
 from interlock.report.timeline import html, perfetto, svg
@@ -63,14 +63,14 @@ def run(args: argparse.Namespace) -> int:
     return put(text, form, args.output, chosen.name)
 
 
-def _export(form: WaitForm, drawing: Drawing, model: str | None) -> str:
+def _export(form: str, drawing: Drawing, model: str | None) -> str:
     """The wait graph under `model` (none: `pair` if asked, else the first), its shortest cycle in red."""
     program, asked = drawing.program, drawing.case.models
     facts = Facts(program)
     waits = wait_graph(
         facts, Transfers(facts), model or (DEFAULT_MODEL if DEFAULT_MODEL in asked else asked[0])
     )
-    return export_waits(waits, name_events(program, waits), form)
+    return export_waits(waits, name_events(program, waits), "dot" if form == "dot" else "graphml")
 
 
 def _render(form: str, picture: Scene, args: argparse.Namespace) -> str:
